@@ -1,0 +1,3 @@
+"""stream-calib: streaming calibration of a deployed binary classifier."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,113 @@
+"""The one tree of errors. Every message says what was wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+
+class StreamCalibError(Exception):
+    """Base of everything that stream-calib raises on purpose."""
+
+
+class ConfigurationError(StreamCalibError):
+    """The configuration cannot be used: unknown key, bad value, or two values that contradict each other."""
+
+
+# --- events -----------------------------------------------------------------------------------------------
+
+
+class BlockFormatError(StreamCalibError):
+    """Bytes on the internal topic are not a block of a known format."""
+
+
+# --- transport --------------------------------------------------------------------------------------------
+
+
+class TransportError(StreamCalibError):
+    """The log could not do what was asked; retrying later may help."""
+
+
+class FencedError(TransportError):
+    """Another member owns the partition now; nothing of the batch was written, and the batch must be dropped."""
+
+
+class PositionLostError(TransportError):
+    """The log no longer holds the position asked for: records between it and the log's start are gone."""
+
+
+class TopicRecreatedError(TransportError):
+    """The topic has another identity than the one that the stored positions belong to."""
+
+
+# --- windows and coordination -----------------------------------------------------------------------------
+
+
+class StateError(StreamCalibError):
+    """The state store holds something that cannot be used."""
+
+
+class StateUnavailableError(StateError):
+    """The state store does not answer; retrying later may help."""
+
+
+class PaneGoneError(StateError):
+    """A shard has dropped a pane that is asked for again: the model key's state is older than its shards."""
+
+
+class GenerationMismatchError(StateError):
+    """The stored state was made under another semantic configuration."""
+
+
+# --- snapshots --------------------------------------------------------------------------------------------
+
+
+class SnapshotError(StreamCalibError):
+    """A snapshot cannot be read, applied or published."""
+
+
+class DamagedSnapshotError(SnapshotError):
+    """The bytes of a snapshot do not match its content hash or its schema."""
+
+
+class PublicationRefusedError(SnapshotError):
+    """The pointer, the token or the request moved on; this publication must not happen."""
+
+
+# --- fits -------------------------------------------------------------------------------------------------
+
+
+class FitError(StreamCalibError, ValueError):
+    """Data from which no calibrator can be fitted."""
+
+
+class OneClassError(FitError):
+    """Only one class is present."""
+
+
+class TooFewRowsError(FitError):
+    """Fewer rows than the configured minimum."""
+
+
+class TooFewPositivesError(FitError):
+    """Fewer positives (or negatives) than the configured minimum."""
+
+
+class NonFiniteInputError(FitError):
+    """NaN or infinite scores, labels or weights."""
+
+
+class ScoreRangeError(FitError):
+    """Scores outside [0, 1]."""
+
+
+class LengthMismatchError(FitError):
+    """Scores, labels and weights differ in length."""
+
+
+class WeightError(FitError):
+    """Weights that are negative, or all zero."""
+
+
+# --- alerts -----------------------------------------------------------------------------------------------
+
+
+class AlertDeliveryError(StreamCalibError):
+    """An alert could not be delivered; it stays in the outbox."""
