@@ -1,0 +1,49 @@
+# Everything runs in .venv, made from requirements.lock. Needed beforehand: make, Python >= 3.10, a package index.
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Further arguments for pytest: make test PYTEST_ARGS="-k join -x"
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast lint format lock docs
+
+help: ## Show what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+setup: $(VENV)/.installed ## Make .venv with the locked versions (again only when the lock changed)
+
+demo: setup ## Stream a year of flights through all roles; prints the figures and writes an HTML report
+	$(BIN)/stream-calib demo
+
+test: setup lint ## Lint and all tests; starts the services that they need and ends them
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-fast: setup lint ## Lint and the tests that need no services, in under a minute
+	$(BIN)/python -m pytest -m "not services" -n auto $(PYTEST_ARGS)
+
+lint: setup ## ruff (rules and format) and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+
+format: setup ## Format the code as lint wants it
+	$(BIN)/ruff format .
+
+lock: setup ## Renew requirements.lock for every supported Python
+	$(BIN)/uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate \
+		--upgrade --extra dev --custom-compile-command "make lock" --quiet --output-file requirements.lock pyproject.toml
+
+docs: setup ## Write the pages that are made from the code
+	$(BIN)/stream-calib config schema --markdown > docs/configuration.md
+
+# Two stamps: the dependencies (minutes) follow the lock, the project itself (seconds) follows its own metadata.
+$(VENV)/.dependencies: requirements.lock
+	@PYTHON="$(PYTHON)" sh .ci/make-venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml $(VENV)/.dependencies
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip check --disable-pip-version-check
+	@touch $@
