@@ -111,17 +111,18 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
 
 
 class LuaScript:
-    """A .lua file that is package data, run by its hash; sent in full only where the server does not hold it yet."""
+    """.lua files that are package data, run as one by their hash; sent in full only where the server lacks them."""
 
-    def __init__(self, package: str, file_name: str, error_class: type[StreamCalibError]) -> None:
-        """`package` as for importlib.resources. `error_class` is raised when the server is away, full or busy."""
+    def __init__(self, package: str, *file_names: str, error_class: type[StreamCalibError]) -> None:
+        """`package` as for importlib.resources; the last file is the script, those before define what it calls.
+        `error_class` is raised when the server is away, full or busy."""
         self._package = package
-        self._file_name = file_name
+        self._file_names = file_names
         self._error_class = error_class
 
     @cached_property
     def text(self) -> bytes:
-        return files(self._package).joinpath(self._file_name).read_bytes()
+        return b"\n".join(files(self._package).joinpath(name).read_bytes() for name in self._file_names)
 
     @cached_property
     def sha(self) -> str:
@@ -132,8 +133,32 @@ class LuaScript:
 
     def __call__(self, client: redis.Redis, keys: Sequence[str | bytes], args: Sequence[str | bytes | int] = ()) -> Any:
         """The script's reply. It may be executed twice when the connection is lost, so it must be idempotent."""
-        with answering(self._error_class, f"running {self._file_name}"):
+        with answering(self._error_class, f"running {self._file_names[-1]}"):
             try:
                 return client.evalsha(self.sha, len(keys), *keys, *args)
             except NoScriptError:
                 return client.eval(self.text, len(keys), *keys, *args)  # type: ignore[arg-type]  # bytes are sent as they are
+
+    def many(self, client: redis.Redis, calls: Sequence[tuple[Sequence[str | bytes], Sequence[str | bytes | int]]]) -> list[Any]:
+        """The replies to several independent calls (keys, arguments) in one round trip; each may run twice, as above."""
+        if len(calls) == 1:
+            return [self(client, *calls[0])]
+        with answering(self._error_class, f"running {self._file_names[-1]}"):
+            replies = self._pipelined(client, calls)
+            missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            if missing:
+                client.script_load(self.text)
+                for i, reply in zip(missing, self._pipelined(client, [calls[i] for i in missing]), strict=True):
+                    replies[i] = reply
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    raise reply
+            return replies
+
+    def _pipelined(
+        self, client: redis.Redis, calls: Sequence[tuple[Sequence[str | bytes], Sequence[str | bytes | int]]]
+    ) -> list[Any]:
+        pipeline = client.pipeline(transaction=False)
+        for keys, args in calls:
+            pipeline.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)
+        return list(pipeline.execute(raise_on_error=False))
