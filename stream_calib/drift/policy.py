@@ -1,0 +1,109 @@
+"""The trigger machine: which refit is asked for at a pane, if any. Pure; time is counted in panes.
+
+Priority: manual > bootstrap > psi > age > level; at most one request a pane. Cooldown and the minimum of new labels
+hold for psi only. Age is counted from the last structure request, whatever became of it, so a refused candidate is
+tried again after `max_age` and not at once; the same holds for a bootstrap that was refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal["structure", "level"]
+Reason: TypeAlias = Literal["manual", "bootstrap", "psi", "age", "level"]
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerConfig:
+    """Limits; `_panes` are numbers of panes."""
+
+    max_age_panes: int
+    level_cadence_panes: int | None
+    cooldown_panes: int
+    min_new_labels: int
+    min_rows: int
+    min_positives: int
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerState:
+    """Carried from pane to pane."""
+
+    fit_rows: int = 0
+    """Labelled rows of complete panes in fit buckets since the generation's first pane."""
+    fit_positives: int = 0
+    new_labels: int = 0
+    """Labelled rows of complete panes since the last structure request."""
+    last_structure_pane: int | None = None
+    last_level_pane: int | None = None
+    armed_pane: int | None = None
+    """A psi alarm waits for this pane (the newest that it saw) to be mature."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerFacts:
+    pane: int
+    labelled: int
+    """Labelled rows of the pane; 0 for an incomplete pane, as for the next two."""
+    fit_labelled: int
+    fit_positives: int
+    has_snapshot: bool
+    manual: bool
+    psi_alarm_pane: int | None
+    """Newest closed pane of the PSI window that opened an alarm at this step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    kind: Kind
+    reason: Reason
+
+
+def trigger(state: TriggerState, facts: TriggerFacts, config: TriggerConfig) -> tuple[TriggerState, Asked | None]:
+    """The state after the pane, and the request to be made."""
+    state = replace(
+        state,
+        fit_rows=state.fit_rows + facts.fit_labelled,
+        fit_positives=state.fit_positives + facts.fit_positives,
+        new_labels=state.new_labels + facts.labelled,
+        armed_pane=state.armed_pane if facts.psi_alarm_pane is None else facts.psi_alarm_pane,
+    )
+    reason = _reason(state, facts, config)
+    if reason is None:
+        return state, None
+    if reason == "level":
+        return replace(state, last_level_pane=facts.pane), Asked("level", reason)
+    still_armed = state.armed_pane is not None and state.armed_pane > facts.pane
+    state = replace(
+        state,
+        new_labels=0,
+        last_structure_pane=facts.pane,
+        armed_pane=state.armed_pane if still_armed else None,
+    )
+    return state, Asked("structure", reason)
+
+
+def _reason(state: TriggerState, facts: TriggerFacts, config: TriggerConfig) -> Reason | None:
+    since = None if state.last_structure_pane is None else facts.pane - state.last_structure_pane
+    old = since is None or since >= config.max_age_panes
+    if facts.manual:
+        return "manual"
+    if not facts.has_snapshot:
+        return "bootstrap" if old and _enough(state, config) else None
+    armed = state.armed_pane is not None and facts.pane >= state.armed_pane
+    rested = since is None or since >= config.cooldown_panes
+    if armed and rested and state.new_labels >= config.min_new_labels:
+        return "psi"
+    if old:
+        return "age"
+    if config.level_cadence_panes is not None and since is not None:
+        since_level = since if state.last_level_pane is None else min(since, facts.pane - state.last_level_pane)
+        if since_level >= config.level_cadence_panes:
+            return "level"
+    return None
+
+
+def _enough(state: TriggerState, config: TriggerConfig) -> bool:
+    negatives = state.fit_rows - state.fit_positives
+    return state.fit_rows >= config.min_rows and min(state.fit_positives, negatives) >= config.min_positives

@@ -1,0 +1,161 @@
+"""The step of drift/step.py as the closer uses it: log and cells in, everything to be committed for the pane out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stream_calib.alerts.model import make_alert
+from stream_calib.config import Config
+from stream_calib.drift.psi import PsiReference
+from stream_calib.drift.psi_window import PsiWindow, Signatures
+from stream_calib.drift.step import DetectorState, PaneCounts, PaneFacts, step
+from stream_calib.events.contracts import ModelKey
+from stream_calib.refit.roles import IS_FIT, ROLES
+from stream_calib.refit.settings import config_hash, panes_of, step_config
+from stream_calib.snapshot.canonical import canonical_json, content_id
+from stream_calib.snapshot.decision_log import DecisionLog, Expired, Request, chain
+from stream_calib.windows.cells import MaturedCells, ScoredCells
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the closer commits for one decided pane, expecting `decided` = pane - 1 and the tip that the log had."""
+
+    detector: str
+    """New value of the field `detector`."""
+    decisions: tuple[bytes, ...]
+    """Entries for the list `decisions`: none, or one request."""
+    outbox: tuple[bytes, ...]
+    """Entries for the list `outbox`."""
+    tip: str | None
+    """New value of the field `tip`; as it was (None: still absent) where `decisions` is empty."""
+    log_length: int
+    open_request: str
+    """New value of the field `open_request`: the request's id, or empty."""
+
+
+class Decider:
+    """One per closer. Keeps the PSI window in memory; everything else comes in and goes out with each call.
+
+    Usage, for the next pane: `for p in decider.missing(pane): decider.push(p, cells)`, then `decide(pane, ...)`.
+    """
+
+    def __init__(
+        self,
+        key: ModelKey,
+        generation: str,
+        first_pane: int,
+        config: Config,
+        signatures: Signatures,
+        reference_of: Callable[[str], PsiReference],
+    ) -> None:
+        """`signatures` as `StateStore.signatures`; `reference_of` gives the PSI reference of a snapshot version, the
+        same object for the same reference (`SnapshotStore.reference`)."""
+        self._key, self._generation, self._first_pane = key, generation, first_pane
+        self._pane_ms = config.windows.pane_ms
+        self._config = step_config(config)
+        self._config_hash = config_hash(config)
+        self._window = PsiWindow(
+            panes_of(config.drift.psi_window_ms, self._pane_ms), list(config.scores.attributes), signatures
+        )
+        self._reference_of = reference_of
+        self._state: tuple[str | None, DetectorState] = (None, DetectorState())
+
+    @property
+    def horizon_panes(self) -> int:
+        """h: to decide pane M, panes up to M + h must be closed."""
+        return self._config.horizon_panes
+
+    def missing(self, pane: int) -> range:
+        """Closed panes whose scored cells must be pushed before `pane` is decided. After a jump, the whole window."""
+        last = pane + self.horizon_panes
+        first = max(last - self._window.panes + 1, self._first_pane)
+        newest = self._window.newest
+        if newest is not None and first - 1 <= newest <= last:
+            return range(newest + 1, last + 1)
+        self._window.clear()
+        return range(first, last + 1)
+
+    def push(self, pane: int, cells: ScoredCells) -> None:
+        """Adds a closed pane. Raises ValueError where panes do not follow each other."""
+        self._window.push(pane, cells.signature, cells.grid_bin, cells.n)
+
+    def decide(
+        self, pane: int, detector: str | None, log: DecisionLog, matured: MaturedCells, cells_sha256: str
+    ) -> Decision:
+        """Decides `pane`, with the stored field `detector` and the chain hash of the matured blobs up to the pane.
+
+        Raises ValueError where the log has an open request (nothing is decided then), or panes are missing.
+        """
+        if log.open_request is not None:
+            raise ValueError(f"pane {pane} cannot be decided while request {log.open_request.id} is open")
+        if self._window.newest != pane + self.horizon_panes:
+            needed = pane + self.horizon_panes
+            raise ValueError(f"pane {pane} needs closed panes up to {needed}; push `missing` ones first")
+        version = log.current_at(pane)
+        reference = None if version is None else self._reference_of(version)
+        self._window.use(reference)
+        fit = IS_FIT[matured.unit_bucket]
+        facts = PaneFacts(
+            pane=pane,
+            counts=PaneCounts(
+                labelled=int(matured.labelled.sum()),
+                positives=int(matured.positives.sum()),
+                unlabelled=int(matured.unlabelled.sum()),
+                fit_labelled=int(matured.labelled[fit].sum()),
+                fit_positives=int(matured.positives[fit].sum()),
+            ),
+            has_snapshot=version is not None,
+            manual=bool(log.manual_at(pane)),
+            reference=reference,
+            psi_counts=self._window.counts,
+            newest_rows=self._window.newest_rows,
+        )
+        result = step(self._load(detector), facts, self._config)
+        entries: tuple[bytes, ...] = ()
+        request_id = ""
+        if result.request is not None:
+            kind, reason = result.request.kind, result.request.reason
+            request = Request(
+                pane=pane,
+                id=content_id(self._key.model, self._key.version, self._generation, kind, reason, pane),
+                kind=kind,
+                reason=reason,
+                first_pane=self._first_pane,
+                last_pane=pane,
+                cells_sha256=cells_sha256,
+                parent=version,
+                roles=ROLES,
+                config_hash=self._config_hash,
+            )
+            entries, request_id = (request.encode(),), request.id
+        alerts = tuple(
+            make_alert(
+                self._key,
+                self._generation,
+                change.kind,
+                change.state,
+                pane=pane,
+                since_ms=change.since_pane * self._pane_ms,
+                diagnosis=change.diagnosis,
+                evidence=change.evidence,
+            ).encode()
+            for change in result.alerts
+        )
+        encoded = canonical_json(result.state.to_json()).decode()
+        self._state = (encoded, result.state)
+        return Decision(encoded, entries, alerts, chain(log.tip, entries), log.length + len(entries), request_id)
+
+    def expire(self, log: DecisionLog, decided: int) -> Expired:
+        """The entry that ends the open request without an answer; the closer says when, and commits it."""
+        if log.open_request is None:
+            raise ValueError("no request is open; nothing can expire")
+        return Expired(pane=decided + 1, request_id=log.open_request.id)
+
+    def _load(self, detector: str | None) -> DetectorState:
+        known, state = self._state
+        if detector == known:
+            return state
+        return DetectorState() if detector is None else DetectorState.from_json(json.loads(detector))

@@ -1,0 +1,50 @@
+"""What of the configuration determines requests and fits, in panes, and its hash."""
+
+from __future__ import annotations
+
+from stream_calib.config import Config
+from stream_calib.drift.policy import TriggerConfig
+from stream_calib.drift.step import StepConfig
+from stream_calib.snapshot.canonical import canonical_json, sha256_hex
+
+
+def panes_of(duration_ms: int, pane_ms: int) -> int:
+    """Whole panes that cover the duration, at least one."""
+    return max(1, -(-duration_ms // pane_ms))
+
+
+def step_config(config: Config) -> StepConfig:
+    """The step's limits, in panes."""
+    pane_ms, refit, drift = config.windows.pane_ms, config.refit, config.drift
+    cadence = refit.level_cadence_ms
+    return StepConfig(
+        trigger=TriggerConfig(
+            max_age_panes=panes_of(refit.max_age_ms, pane_ms),
+            level_cadence_panes=None if cadence is None else panes_of(cadence, pane_ms),
+            cooldown_panes=panes_of(refit.cooldown_ms, pane_ms),
+            min_new_labels=refit.min_new_labels,
+            min_rows=refit.min_rows,
+            min_positives=refit.min_positives,
+        ),
+        horizon_panes=config.windows.horizon_ms // pane_ms,
+        psi_threshold=drift.psi_threshold,
+        budget_panes=drift.false_alarm_days * 86_400_000 / pane_ms,
+    )
+
+
+def config_hash(config: Config) -> str:
+    """Hash of everything that a snapshot depends on beside the cells; a request made under another one is not
+    answered."""
+    document = {
+        "model": config.model.model_dump(mode="json"),
+        "attributes": list(config.scores.attributes),
+        "intersections": config.scores.intersections,
+        "pane_ms": config.windows.pane_ms,
+        "horizon_ms": config.windows.horizon_ms,
+        "missing_label": config.windows.missing_label,
+        "p_min": config.serving.p_min,
+        "calibration": config.calibration.model_dump(mode="json"),
+        "refit": config.refit.model_dump(mode="json"),
+        "drift": config.drift.model_dump(mode="json"),
+    }
+    return sha256_hex(canonical_json(document))

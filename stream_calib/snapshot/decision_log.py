@@ -1,0 +1,199 @@
+"""The decision log of a model key: every request, settlement, manual action and rollback, each with its pane.
+
+The log is a list of canonical JSON entries under one hash chain, the *tip*. Whoever appends does so by
+compare-and-set on the tip and on the last decided pane. Entries that come from outside the closer (settled, expired,
+manual, rollback) carry pane `decided + 1` of the moment at which they are written, and take effect there: the closer
+cannot decide that pane without having seen them, because its own compare-and-set is on the tip. So "the snapshot that
+was current at pane M" is a pure function of the log.
+
+Everything here is pure; `store.py` does the reading and writing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from stream_calib.errors import StateError
+from stream_calib.snapshot.canonical import canonical_json
+
+Kind: TypeAlias = Literal["structure", "level"]
+Reason: TypeAlias = Literal["manual", "bootstrap", "psi", "age", "level"]
+Outcome: TypeAlias = Literal["published", "refused", "failed", "held", "superseded"]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    pane: int
+    """The pane at which the entry takes effect; of a request: the pane that was decided with it."""
+
+    def encode(self) -> bytes:
+        return canonical_json(self.model_dump(mode="json"))
+
+
+class Request(_Entry):
+    """The closer asks for a refit on the matured panes first_pane .. last_pane."""
+
+    type: Literal["request"] = "request"
+    id: str
+    kind: Kind
+    reason: Reason
+    first_pane: int
+    last_pane: int
+    cells_sha256: str
+    """Chain hash of the matured blobs up to `last_pane`; a worker that reads other bytes settles the request as
+    failed."""
+    parent: str | None
+    """Version of the snapshot that was current at `pane`."""
+    roles: dict[str, list[int]]
+    """Role -> unit buckets."""
+    config_hash: str
+
+
+class Settled(_Entry):
+    """The one answer to a request."""
+
+    type: Literal["settled"] = "settled"
+    request_id: str
+    outcome: Outcome
+    version: str | None = None
+    """The version published."""
+    reason: str = ""
+    report_sha256: str
+    """Hash of the kept report's entry in the list `reports`."""
+    actor: str = "refit"
+
+
+class Expired(_Entry):
+    """No answer came; the closer goes on without."""
+
+    type: Literal["expired"] = "expired"
+    request_id: str
+
+
+class Manual(_Entry):
+    """Somebody asks for a structure refit."""
+
+    type: Literal["manual"] = "manual"
+    action: Literal["refit"] = "refit"
+    actor: str
+    reason: str
+    time_ms: int
+
+
+class Rollback(_Entry):
+    """Somebody moves the pointer back to a version that was published before."""
+
+    type: Literal["rollback"] = "rollback"
+    version: str
+    left: str
+    """The version that was current before."""
+    actor: str
+    reason: str
+    time_ms: int
+
+
+Entry: TypeAlias = Request | Settled | Expired | Manual | Rollback
+_ADAPTER: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Field(discriminator="type")])
+
+
+def decode_entry(raw: bytes) -> Entry:
+    """The entry. Raises StateError where the bytes are none."""
+    try:
+        return _ADAPTER.validate_json(raw)
+    except ValidationError as error:
+        raise StateError(f"entry of the decision log cannot be read ({error}): {raw[:200]!r}") from error
+
+
+def chain(tip: str | None, entries: Sequence[bytes]) -> str | None:
+    """The tip after the entries: tip' = sha256(hex of tip, then the entry), from the empty text on."""
+    for entry in entries:
+        tip = hashlib.sha256((tip or "").encode() + entry).hexdigest()
+    return tip
+
+
+class DecisionLog:
+    """The log as read so far, folded. `extend` it with the raw entries from `length` on."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.tip: str | None = None
+        """As in the field `tip`: None while the log is empty."""
+        self.open_request: Request | None = None
+        """The request without an answer. At most one."""
+        self.open_failures: dict[str, int] = {}
+        """`refit_refused`, `refit_failed` -> pane of the first such settlement since the last publication."""
+        self._requests: dict[str, Request] = {}
+        self._answered: set[str] = set()
+        self._by_pane: dict[int, list[Entry]] = {}
+        self._move_panes: list[int] = []
+        self._move_versions: list[str] = []
+
+    @property
+    def length(self) -> int:
+        return len(self.entries)
+
+    @property
+    def current(self) -> str | None:
+        """Version that the pointer is at after the last entry."""
+        return self._move_versions[-1] if self._move_versions else None
+
+    def extend(self, raw: Sequence[bytes]) -> None:
+        """Folds further entries in. Raises StateError where one cannot be read or contradicts those before it."""
+        for encoded in raw:
+            entry = decode_entry(encoded)
+            self._fold(entry)
+            self.tip = chain(self.tip, [encoded])
+            self.entries.append(entry)
+
+    def _fold(self, entry: Entry) -> None:
+        if isinstance(entry, Request):
+            if self.open_request is not None:
+                raise StateError(f"decision log: request {entry.id} while {self.open_request.id} is open")
+            self.open_request = entry
+            self._requests[entry.id] = entry
+            return
+        if isinstance(entry, Settled | Expired):
+            if self.open_request is None or entry.request_id != self.open_request.id:
+                raise StateError(f"decision log: {entry.type} entry for request {entry.request_id}, which is not open")
+            self.open_request = None
+            self._answered.add(entry.request_id)
+        self._by_pane.setdefault(entry.pane, []).append(entry)
+        if isinstance(entry, Settled):
+            if entry.outcome == "published":
+                self._move(entry.pane, entry.version, entry.type)
+                self.open_failures = {}
+            elif entry.outcome in ("refused", "failed"):
+                self.open_failures.setdefault(f"refit_{entry.outcome}", entry.pane)
+        elif isinstance(entry, Rollback):
+            self._move(entry.pane, entry.version, entry.type)
+
+    def _move(self, pane: int, version: str | None, what: str) -> None:
+        if version is None or (self._move_panes and pane < self._move_panes[-1]):
+            raise StateError(f"decision log: {what} entry at pane {pane} with version {version} is out of order")
+        self._move_panes.append(pane)
+        self._move_versions.append(version)
+
+    def current_at(self, pane: int) -> str | None:
+        """Version that is current when `pane` is decided, None before the first publication."""
+        index = bisect_right(self._move_panes, pane)
+        return self._move_versions[index - 1] if index else None
+
+    def effective_at(self, pane: int) -> list[Entry]:
+        """Entries other than requests that take effect at `pane`, in order."""
+        return list(self._by_pane.get(pane, ()))
+
+    def manual_at(self, pane: int) -> list[Manual]:
+        """Manual refit actions that take effect at `pane`."""
+        return [e for e in self._by_pane.get(pane, ()) if isinstance(e, Manual)]
+
+    def request(self, request_id: str) -> Request | None:
+        return self._requests.get(request_id)
+
+    def is_answered(self, request_id: str) -> bool:
+        return request_id in self._answered
