@@ -1,7 +1,7 @@
 """Stable 64-bit identities of event ids, units and attribute values, and what is derived from them.
 
-Fingerprints are keyed BLAKE2b of the UTF-8 text, so every process and every run agrees. Unit bucket, shard and sample are
-taken from a fingerprint through SplitMix64 finalisers with different keys (Steele, Lea, Flood 2014), so they are
+Fingerprints are keyed BLAKE2b of the UTF-8 text, so every process and every run agrees. Unit bucket, shard and sample
+are taken from a fingerprint through SplitMix64 finalisers with different keys (Steele, Lea, Flood 2014), so they are
 independent of each other.
 """
 
@@ -26,7 +26,12 @@ _SHARD_SALT = np.uint64(0xC3A5C85C97CB3127)
 
 def fingerprints(texts: Iterable[str]) -> NDArray[np.uint64]:
     """8-byte fingerprints of the texts, (n,) uint64. The texts must be encodable as UTF-8."""
-    digests = [blake2b(text.encode(), digest_size=8, key=_FINGERPRINT_KEY).digest() for text in texts]
+    keyed = blake2b(digest_size=8, key=_FINGERPRINT_KEY)
+    digests = []
+    for text in texts:
+        state = keyed.copy()  # cheaper than a new keyed state for each text
+        state.update(text.encode())
+        digests.append(state.digest())
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
@@ -44,16 +49,19 @@ def _mix(fingerprint: NDArray[np.uint64], salt: np.uint64) -> NDArray[np.uint64]
     z = fingerprint ^ salt
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    mixed: NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+    return mixed
 
 
 def unit_buckets(unit_fingerprint: NDArray[np.uint64]) -> NDArray[np.uint8]:
     """(n,) uint8 bucket of each unit, 0 .. UNIT_BUCKETS - 1."""
-    return (_mix(unit_fingerprint, _BUCKET_SALT) % np.uint64(UNIT_BUCKETS)).astype(np.uint8)
+    buckets: NDArray[np.uint8] = (_mix(unit_fingerprint, _BUCKET_SALT) % np.uint64(UNIT_BUCKETS)).astype(np.uint8)
+    return buckets
 
 
 def shards(fingerprint: NDArray[np.uint64], count: int) -> NDArray[np.uint16]:
     """(n,) uint16 shard of each event id, 0 .. count - 1."""
     if count < 1:
         raise ConfigurationError(f"shards = {count}: at least 1 is needed")
-    return (_mix(fingerprint, _SHARD_SALT) % np.uint64(count)).astype(np.uint16)
+    shard: NDArray[np.uint16] = (_mix(fingerprint, _SHARD_SALT) % np.uint64(count)).astype(np.uint16)
+    return shard
