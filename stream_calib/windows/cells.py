@@ -28,7 +28,9 @@ def _unpack(blob: bytes, kind: int, dtypes: Sequence[str]) -> list[NDArray[np.ge
     except (struct.error, zlib.error) as error:
         raise StateError(f"packed cells of {len(blob)} bytes cannot be read: {error}") from error
     if magic != _MAGIC or found != kind or len(body) != rows * sum(np.dtype(d).itemsize for d in dtypes):
-        raise StateError(f"packed cells have magic {magic!r}, kind {found}, {rows} rows, {len(body)} bytes: not of this format")
+        raise StateError(
+            f"packed cells have magic {magic!r}, kind {found}, {rows} rows, {len(body)} bytes: not of this format"
+        )
     columns, offset = [], 0
     for dtype in dtypes:
         columns.append(np.frombuffer(body, dtype=dtype, count=rows, offset=offset))
@@ -77,7 +79,8 @@ class ScoredCells:
 class MaturedCells:
     """Winners of one matured pane, one row for each (unit bucket, signature, grid bin), sorted by these three.
 
-    All columns have shape (k,): `unit_bucket` u1, `signature` <u8, `grid_bin` <u2; `labelled`, `positives`, `unlabelled` <i8.
+    All columns have shape (k,): `unit_bucket` u1, `signature` <u8, `grid_bin` <u2; `labelled`, `positives`,
+    `unlabelled` <i8.
     """
 
     unit_bucket: NDArray[np.uint8]
@@ -114,7 +117,9 @@ class MaturedCells:
         return cls(bucket, signature, grid_bin, *(np.add.reduceat(c[order], starts) for c in counts))
 
     def pack(self) -> bytes:
-        return _pack(2, (self.unit_bucket, self.signature, self.grid_bin, self.labelled, self.positives, self.unlabelled))
+        return _pack(
+            2, (self.unit_bucket, self.signature, self.grid_bin, self.labelled, self.positives, self.unlabelled)
+        )
 
     @classmethod
     def unpack(cls, blob: bytes) -> MaturedCells:

@@ -1,7 +1,8 @@
-"""The port to a model key's own state: small fields, append-only lists and blobs under one hash tag, one compare-and-set.
+"""The port to a model key's own state: small fields, append-only lists and blobs under one hash tag, one
+compare-and-set.
 
-Everything that the closer, refit, the operators and the alert outbox change goes through `commit`, so each change is one
-atomic step: all expectations hold and everything is written, or nothing is.
+Everything that the closer, refit, the operators and the alert outbox change goes through `commit`, so each change is
+one atomic step: all expectations hold and everything is written, or nothing is.
 
 Fields in use (all text; a missing field reads as None)
 
@@ -16,7 +17,8 @@ Fields in use (all text; a missing field reads as None)
 | token:<lease> | fencing token of the last owner of a lease |
 | outbox_sent | number of entries of `outbox` that were delivered |
 
-Lists: `decisions` (decision log), `history` (snapshot pointer moves), `outbox` (alert events), `reports` (gate reports).
+Lists: `decisions` (decision log), `history` (snapshot pointer moves), `outbox` (alert events), `reports` (gate
+reports).
 Blobs: `scored:<pane>`, `matured:<pane>` (packed cells), `pane:<pane>` (pane record, JSON), `snapshot:<version>`.
 """
 
@@ -39,7 +41,8 @@ class Commit:
 
 
 class StateStore(ABC):
-    """State of one model key. Safe to use from several processes. Raises StateUnavailableError when the store is away."""
+    """State of one model key. Safe to use from several processes. Raises StateUnavailableError when the store is
+    away."""
 
     @abstractmethod
     def read(self, names: Sequence[str]) -> dict[str, str | None]:

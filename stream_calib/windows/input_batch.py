@@ -1,0 +1,157 @@
+"""What one poll brought of one input partition, judged by its clock and ready to be shared out to the shards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.events.contracts import TOMBSTONE_TIME_MS
+from stream_calib.events.identity import shards
+from stream_calib.windows.clocks import NO_CLOCK, judge
+from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
+from stream_calib.windows.row_codec import EMPTY_ROWS
+from stream_calib.windows.shard_store import Entry, LabelRows, Mark, ScoreRows
+
+EMPTY_LABELS = LabelRows(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.uint8))
+_CONTROL, _ROW = 1, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """m records of one input partition in order, with the n rows that they hold (a block holds many, a reject none)."""
+
+    start: int
+    end: int
+    """Half-open range of positions, `end` is where the next poll begins."""
+    position: NDArray[np.int64]
+    """(m,) ascending."""
+    append_time_ms: NDArray[np.int64]
+    """(m,)"""
+    rows: ScoreRows | LabelRows
+    row_record: NDArray[np.intp]
+    """(n,) index of the record of each row, ascending."""
+    clock_record: NDArray[np.intp]
+    """(c,) indexes of control records, ascending."""
+    clock_time_ms: NDArray[np.int64]
+    """(c,) what they set the clock to; ENDED_CLOCK_MS for `end`."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputBatch:
+    """Accepted rows and drops with the position of each, and the clock after each record."""
+
+    input_key: str
+    start: int
+    end: int
+    position: NDArray[np.int64]
+    """(m,) of the records."""
+    clock_after: NDArray[np.int64]
+    """(m,) after each record; NO_CLOCK where there is none yet."""
+    scores: ScoreRows
+    labels: LabelRows
+    row_position: NDArray[np.int64]
+    """Of the accepted rows, scores or labels."""
+    row_shard: NDArray[np.uint16]
+    drop_kind: NDArray[np.bool_]
+    """True: skewed, False: late."""
+    drop_pane: NDArray[np.int64]
+    drop_position: NDArray[np.int64]
+    drop_shard: NDArray[np.uint16]
+    entries: list[Entry]
+    first_clock_ms: int | None
+    """The input's first clock, where it is in this batch."""
+
+    @property
+    def side(self) -> str:
+        """ "s" (scores) or "l" (labels)."""
+        return self.input_key[0]
+
+    @property
+    def mark(self) -> Mark:
+        """Where the input is after this batch."""
+        return Mark(self.end, self.clock_at(len(self.position)))
+
+    def clock_at(self, records: int) -> int | None:
+        """The clock after so many of the batch's records; None where they set none."""
+        if not records or self.clock_after[records - 1] == NO_CLOCK:
+            return None
+        return int(self.clock_after[records - 1])
+
+
+def judge_records(
+    input_key: str, records: Records, clock_ms: int | None, count: int, settings: PaneSettings
+) -> InputBatch:
+    """Judges the records of an input whose clock is `clock_ms`, for `count` shards.
+
+    A label tombstone takes its partition's clock as its time, and does not move it.
+    """
+    n_rows, n_records = len(records.rows), len(records.position)
+    item_record = np.concatenate([records.row_record, records.clock_record])
+    order = np.argsort(item_record, kind="stable")
+    item_record = item_record[order]
+    item_time = np.concatenate([records.rows.event_time_ms, records.clock_time_ms])[order]
+    is_row = order < n_rows
+    tombstone = is_row & (item_time == TOMBSTONE_TIME_MS)
+    judged = judge(
+        np.where(tombstone, NO_CLOCK, item_time),
+        records.append_time_ms[item_record],
+        clock_ms,
+        settings.lateness_ms(input_key[0]),
+        settings.max_clock_skew_ms,
+    )
+    late, skewed = judged.late & ~tombstone, judged.skewed
+
+    last_item = np.searchsorted(item_record, np.arange(n_records), side="right")
+    first_clock = NO_CLOCK if clock_ms is None else clock_ms
+    clock_after = np.concatenate([[first_clock], judged.clock_after])[last_item]
+    clock_before = np.concatenate([[first_clock], clock_after[:-1]]).astype(np.int64)
+
+    # Columns of the rows alone, in their order.
+    row = order[is_row]
+    late, skewed = late[is_row], skewed[is_row]
+    before = judged.clock_before[is_row]
+    row_position = records.position[item_record[is_row]]
+    shard = shards(records.rows.fingerprint, count)[row]
+    dropped = np.flatnonzero(late | skewed)
+    # Before the first event there is no clock; the time at which the log took the record is the nearest thing.
+    drop_clock = np.where(before == NO_CLOCK, records.append_time_ms[item_record[is_row]], before)[dropped]
+    accepted = np.flatnonzero(~late & ~skewed)
+    rows = records.rows.take(row[accepted])
+    if isinstance(rows, LabelRows):
+        clock = np.clip(before[accepted], 0, ENDED_CLOCK_MS)
+        time = np.where(rows.event_time_ms == TOMBSTONE_TIME_MS, clock, rows.event_time_ms)
+        rows = LabelRows(rows.fingerprint, time, rows.code)
+    return InputBatch(
+        input_key,
+        records.start,
+        records.end,
+        records.position,
+        clock_after,
+        rows if isinstance(rows, ScoreRows) else EMPTY_ROWS,
+        rows if isinstance(rows, LabelRows) else EMPTY_LABELS,
+        row_position[accepted],
+        shard[accepted],
+        skewed[dropped],
+        drop_clock // settings.pane_ms,
+        row_position[dropped],
+        shard[dropped],
+        _entries(records.position, clock_before, clock_after, settings.pane_ms),
+        _first_clock(judged.clock_after) if clock_ms is None else None,
+    )
+
+
+def _first_clock(clock_after: NDArray[np.int64]) -> int | None:
+    known = clock_after[clock_after != NO_CLOCK]
+    return int(known[0]) if len(known) else None
+
+
+def _entries(
+    position: NDArray[np.int64], before: NDArray[np.int64], after: NDArray[np.int64], pane_ms: int
+) -> list[Entry]:
+    moved = np.flatnonzero((after != NO_CLOCK) & ((before == NO_CLOCK) | (after // pane_ms > before // pane_ms)))
+    return [
+        Entry(int(after[i] // pane_ms), int(position[i]), None if before[i] == NO_CLOCK else int(before[i]))
+        for i in moved.tolist()
+    ]

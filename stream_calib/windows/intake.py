@@ -1,0 +1,203 @@
+"""The worker's side of the join: sharing batches out to the shards so that each applies every position exactly once.
+
+A shard takes a call only when it stands exactly at the call's start. Where it is ahead (a redelivery), the batch is
+trimmed
+to what it lacks; where it is behind (it was rolled back or wiped), the input is rewound to there. Nothing is ever
+skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.errors import StateError
+from stream_calib.windows.input_batch import InputBatch
+from stream_calib.windows.row_codec import EMPTY_ROWS
+from stream_calib.windows.shard_store import (
+    Advance,
+    Drop,
+    Entry,
+    Inputs,
+    LabelRows,
+    Mark,
+    ScoreRows,
+    ShardCall,
+    ShardStore,
+)
+
+MAX_OPERATIONS = 1_000
+"""Of one script call: it keeps a call within a few milliseconds."""
+_MAX_ROUNDS = 1_000
+
+
+class Intake:
+    """Brings batches of registered inputs to all shards.
+
+    `register` gives a first mark to the shards that lack an input (registration.py); it is called again when a shard
+    turns out to have been wiped.
+    """
+
+    def __init__(self, shards: ShardStore, inputs: Inputs, register: Callable[[], None]) -> None:
+        self._shards = shards
+        self._register = register
+        self.inputs = inputs
+
+    def restart(self, input_key: str) -> Mark:
+        """Where to read the input from: the least position over the shards, with the clock of the same shard."""
+        return min((marks[input_key] for marks in self._marks()), key=lambda mark: mark.next)
+
+    def _marks(self) -> list[dict[str, Mark]]:
+        """Each shard's marks, complete."""
+        for _ in range(2):
+            marks = [progress.marks for progress in self._shards.progress()]
+            if all(i in m for m in marks for i in (*self.inputs.scores, *self.inputs.labels)):
+                return marks
+            self._register()
+        raise StateError(
+            "a shard has no position for an input although it was just registered; is the store being wiped?"
+        )
+
+    def apply(self, batches: Sequence[InputBatch]) -> dict[str, Mark]:
+        """Applies the batches (one an input) to every shard. Inputs that must be rewound -> where to."""
+        rewinds: dict[str, Mark] = {}
+        todo: dict[int, dict[str, int]] = {
+            shard: {batch.input_key: batch.start for batch in batches} for shard in range(self._shards.count)
+        }
+        for _ in range(_MAX_ROUNDS):
+            calls = [call for shard, starts in todo.items() for call in _calls(shard, batches, starts)]
+            if not calls:
+                return rewinds
+            answers = self._shards.apply(calls, self.inputs)
+            refused = {call.shard for call, answer in zip(calls, answers, strict=True) if answer is not None}
+            marks = self._marks() if refused else []
+            todo = {shard: _starts(batches, marks[shard], rewinds) for shard in sorted(refused)}
+        raise StateError("the shards moved on under every attempt to apply a batch; are there hundreds of workers?")
+
+
+def _starts(batches: Sequence[InputBatch], marks: dict[str, Mark], rewinds: dict[str, Mark]) -> dict[str, int]:
+    """Where a shard with these marks must go on with each batch; notes the inputs that it needs from earlier on."""
+    starts = {}
+    for batch in batches:
+        mark = marks[batch.input_key]
+        if mark.next < batch.start:
+            known = rewinds.get(batch.input_key)
+            rewinds[batch.input_key] = mark if known is None or mark.next < known.next else known
+        elif mark.next < batch.end:
+            starts[batch.input_key] = mark.next
+    return starts
+
+
+def _calls(shard: int, batches: Sequence[InputBatch], starts: dict[str, int]) -> Iterator[ShardCall]:
+    """The shard's part of the batches from `starts` on, cut between records into calls of about MAX_OPERATIONS."""
+    parts = [_Part(shard, batch, starts[batch.input_key]) for batch in batches if batch.input_key in starts]
+    operations = [part.operations for part in parts]
+    if not parts:
+        return
+    before = np.cumsum(np.concatenate([[0], *operations]))[:-1]
+    group = before // MAX_OPERATIONS
+    offsets = np.cumsum([0, *(len(o) for o in operations)])
+    bounds = [group[offsets[i] : offsets[i + 1]] for i in range(len(parts))]
+    last = int(group[-1]) if len(group) else 0
+    for number in range(last + 1):
+        pieces = []
+        for part, numbers in zip(parts, bounds, strict=True):
+            first, stop = (int(x) for x in np.searchsorted(numbers, [number, number + 1]))
+            if stop > first or (not len(numbers) and number == 0):
+                pieces.append(part.piece(first, stop))
+        if pieces:
+            yield _merge(shard, pieces)
+
+
+class _Part:
+    """One batch's records for one shard, from a position on."""
+
+    def __init__(self, shard: int, batch: InputBatch, start: int) -> None:
+        self.batch = batch
+        self.start = start
+        self.first_record = int(np.searchsorted(batch.position, start))
+        self.rows = np.flatnonzero((batch.row_shard == shard) & (batch.row_position >= start))
+        self.drops = np.flatnonzero((batch.drop_shard == shard) & (batch.drop_position >= start))
+        self.positions = batch.position[self.first_record :]
+        self.row_record = np.searchsorted(self.positions, batch.row_position[self.rows])
+        self.drop_record = np.searchsorted(self.positions, batch.drop_position[self.drops])
+
+    @property
+    def operations(self) -> NDArray[np.intp]:
+        """Number of rows in each record from `start` on."""
+        return np.bincount(self.row_record, minlength=len(self.positions))
+
+    def piece(self, first: int, stop: int) -> _Piece:
+        """Records first <= i < stop. Pieces follow each other without a gap, from `start` to the batch's end."""
+        batch, last = self.batch, stop >= len(self.positions)
+        start = self.start if first == 0 else int(self.positions[first])
+        end = batch.end if last else int(self.positions[stop])
+        clock = batch.clock_at(self.first_record + stop)
+        entries = [e for e in batch.entries if start <= e.position < end]
+        first_clock = batch.first_clock_ms if any(e.clock_ms is None for e in entries) else None
+        rows = self.rows[np.searchsorted(self.row_record, first) : np.searchsorted(self.row_record, stop)]
+        drops = self.drops[np.searchsorted(self.drop_record, first) : np.searchsorted(self.drop_record, stop)]
+        return _Piece(batch, Advance(start, end, clock, first_clock), entries, rows, drops)
+
+
+class _Piece:
+    def __init__(
+        self,
+        batch: InputBatch,
+        advance: Advance,
+        entries: Sequence[Entry],
+        rows: NDArray[np.intp],
+        drops: NDArray[np.intp],
+    ) -> None:
+        self.batch = batch
+        self.advance = advance
+        self.entries = entries
+        self.rows = rows
+        side = "score" if batch.side == "s" else "label"
+        pairs, counts = np.unique(
+            np.stack([batch.drop_kind[drops].astype(np.int64), batch.drop_pane[drops]]), axis=1, return_counts=True
+        )
+        self.drops = [
+            Drop(f"{side}_skewed" if skewed else f"{side}_late", pane, n)
+            for skewed, pane, n in zip(*pairs.tolist(), counts.tolist(), strict=True)
+        ]
+
+
+def _merge(shard: int, pieces: Sequence[_Piece]) -> ShardCall:
+    scores = [p.batch.scores.take(p.rows) for p in pieces if p.batch.side == "s" and len(p.rows)]
+    labels = [p.batch.labels.take(p.rows) for p in pieces if p.batch.side == "l" and len(p.rows)]
+    return ShardCall(
+        shard,
+        {p.batch.input_key: p.advance for p in pieces},
+        concatenate_scores(scores),
+        LabelRows(
+            np.concatenate([np.empty(0, np.uint64), *(part.fingerprint for part in labels)]),
+            np.concatenate([np.empty(0, np.int64), *(part.event_time_ms for part in labels)]),
+            np.concatenate([np.empty(0, np.uint8), *(part.code for part in labels)]),
+        ),
+        [drop for p in pieces for drop in p.drops],
+        {p.batch.input_key: p.entries for p in pieces if p.entries},
+    )
+
+
+def concatenate_scores(parts: Sequence[ScoreRows]) -> ScoreRows:
+    """All rows in order, under one common list of snapshots."""
+    if not parts:
+        return EMPTY_ROWS
+    snapshots: dict[str, int] = {}
+    index = []
+    for part in parts:
+        local = np.array([snapshots.setdefault(v, len(snapshots)) for v in part.snapshots], dtype=np.uint16)
+        index.append(local[part.snapshot_index])
+    return ScoreRows(
+        np.concatenate([p.fingerprint for p in parts]),
+        np.concatenate([p.event_time_ms for p in parts]),
+        np.concatenate([p.score for p in parts]),
+        np.concatenate([p.signature for p in parts]),
+        np.concatenate([p.unit_bucket for p in parts]),
+        np.concatenate(index),
+        np.concatenate([p.served for p in parts]),
+        tuple(snapshots),
+    )

@@ -1,0 +1,122 @@
+-- Applies one batch to one shard, if and only if the shard is exactly at the start of every range. (after clocks, entry)
+--
+-- KEYS: 1 m   hash: marks (`n:`, `c:`), `removed`, `cleaned`, `origin`, `last`; for the life of the model key
+--       2 c   hash: counters `<kind>:<pane>`, until the pane is removed
+--       then one n<input> hash for each range (clock entries: pane reached -> "position:clock before"; until removed),
+--       then the lists p<pane> (chunks of rows as they came) and e<pane> (fingerprints of held label versions),
+--       then the join hashes j<bucket>.
+-- ARGV: 1 msgpack: the call (shard_scripts.py says what is in it)
+--       2 score operations of 19 bytes: u2 index into KEYS, 7 bytes field, 10 bytes entry
+--       3 label operations of 19 bytes: u2 index of the join hash, u2 index of the e list, u6 time, u1 code, 8 bytes
+--         fingerprint (big-endian; its last 7 bytes are the field)
+--       4.. chunks of rows
+-- Answer: "ok", or for each range its input, next position and clock when nothing was applied.
+
+local meta, counters = KEYS[1], KEYS[2]
+local call = cmsgpack.unpack(ARGV[1])
+local horizon, pane_ms = call.horizon_ms, call.pane_ms
+
+local fits = true
+local at = {}
+for i, range in ipairs(call.ranges) do
+    local found = redis.call('HMGET', meta, 'n:' .. range.input, 'c:' .. range.input)
+    at[i] = {range.input, found[1], found[2]}
+    if tonumber(found[1]) ~= range.start then fits = false end
+end
+if not fits then return at end
+
+local removed = tonumber(redis.call('HGET', meta, 'removed')) or -1
+local score_clock = least_clock(meta, call.scores)
+local low = score_clock and score_clock - call.score_lateness_ms or -1
+local matched = {}
+
+local function rematch(before, after, versions)
+    for _, version in ipairs(versions) do
+        local change = matches(after, version[1], horizon) - matches(before, version[1], horizon)
+        if change ~= 0 then
+            local pane = math.floor(version[1] / pane_ms)
+            matched[pane] = (matched[pane] or 0) + change * version[3]
+        end
+    end
+end
+
+local scores = ARGV[2]
+for offset = 1, #scores, 19 do
+    local key = KEYS[struct.unpack('<I2', scores, offset)]
+    local field, value = string.sub(scores, offset + 2, offset + 8), string.sub(scores, offset + 9, offset + 18)
+    local wanted = true
+    if call.least_score_pane <= removed then
+        wanted = math.floor(struct.unpack('<I6', value) / 4 / pane_ms) > removed
+    end
+    if wanted and redis.call('HSETNX', key, field, value) == 0 then
+        local old_value = redis.call('HGET', key, field)
+        local predictions, versions = decode_entry(old_value)
+        local time = math.floor(struct.unpack('<I6', value) / 4)
+        local pane, known = math.floor(time / pane_ms), false
+        local after = {}
+        for i, other in ipairs(predictions) do
+            after[i] = other
+            if math.floor(other / pane_ms) == pane then
+                known = true
+                if time < other then after[i] = time end
+            end
+        end
+        if not known then after[#after + 1] = time end
+        rematch(predictions, after, versions)
+        redis.call('HSET', key, field, (encode_entry(after, versions, low, horizon)))
+    end
+end
+
+local labels = ARGV[3]
+for offset = 1, #labels, 19 do
+    local key_index, held_index, time, code = struct.unpack('<I2I2I6I1', labels, offset)
+    local fingerprint = string.sub(labels, offset + 11, offset + 18)
+    local key, field = KEYS[key_index], string.sub(fingerprint, 2)
+    local value = redis.call('HGET', key, field)
+    local predictions, versions = {}, {}
+    if value then predictions, versions = decode_entry(value) end
+    if matches(predictions, time, horizon) == 1 then
+        local pane = math.floor(time / pane_ms)
+        matched[pane] = (matched[pane] or 0) + 1
+    end
+    local known = false
+    for _, version in ipairs(versions) do
+        if version[1] == time and version[2] == code then
+            version[3] = version[3] + 1
+            known = true
+        end
+    end
+    if not known then versions[#versions + 1] = {time, code, 1} end
+    local entry, general = encode_entry(predictions, versions, low, horizon)
+    if entry and entry ~= value then
+        redis.call('HSET', key, field, entry)
+        if general and not known then redis.call('RPUSH', KEYS[held_index], fingerprint) end
+    elseif not entry and value then
+        redis.call('HDEL', key, field)
+    end
+end
+
+for i, chunk in ipairs(call.chunks) do
+    if chunk.pane > removed then
+        redis.call('RPUSH', KEYS[chunk.key], ARGV[3 + i])
+        redis.call('HINCRBY', counters, 'accepted:' .. chunk.pane, chunk.n)
+    end
+end
+for _, count in ipairs(call.counts) do
+    if count[2] > removed then redis.call('HINCRBY', counters, count[1] .. ':' .. count[2], count[3]) end
+end
+for pane, change in pairs(matched) do
+    if pane > removed and change ~= 0 then redis.call('HINCRBY', counters, 'matched:' .. pane, change) end
+end
+if call.last_pane and call.last_pane > (tonumber(redis.call('HGET', meta, 'last')) or -1) then
+    redis.call('HSET', meta, 'last', call.last_pane)
+end
+for i, range in ipairs(call.ranges) do
+    for _, entry in ipairs(range.entries) do
+        redis.call('HSETNX', KEYS[2 + i], entry[1], entry[2])
+    end
+    redis.call('HSET', meta, 'n:' .. range.input, range.stop)
+    if range.clock then redis.call('HSET', meta, 'c:' .. range.input, range.clock) end
+    if range.first_clock then redis.call('HSETNX', meta, 'f:' .. range.input, range.first_clock) end
+end
+return 'ok'

@@ -1,0 +1,202 @@
+"""The join in memory: the port of shard_store.py as plainly as it can be said. For tests, backtests and reading."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.errors import PaneGoneError, StateError
+from stream_calib.windows.join_entry import best_label
+from stream_calib.windows.panes import PaneSettings
+from stream_calib.windows.row_codec import decode_rows, encode_rows
+from stream_calib.windows.shard_store import (
+    Entry,
+    Inputs,
+    LabelRows,
+    Mark,
+    PaneCounters,
+    PaneRows,
+    Progress,
+    ReadGuard,
+    ScoreRows,
+    ShardCall,
+    ShardNotAt,
+    ShardStore,
+)
+
+
+@dataclass
+class _Shard:
+    marks: dict[str, Mark] = field(default_factory=dict)
+    predictions: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    """fingerprint -> pane -> score time of the winner."""
+    versions: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    """fingerprint -> (label time, code), one for each delivery, until no pane can need it."""
+    rows: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    counts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    entries: dict[str, dict[int, Entry]] = field(default_factory=lambda: defaultdict(dict))
+    removed: int = -1
+    origin: int | None = None
+    last: int | None = None
+
+    def low(self, inputs: Sequence[str], lateness_ms: int, excluded: Mapping[str, int]) -> int:
+        clocks = [self.marks[i].clock_ms if i in self.marks else None for i in inputs if i not in excluded]
+        known = [c for c in clocks if c is not None]
+        return min(known) - lateness_ms if known and len(known) == len(clocks) else -1
+
+
+class MemoryShards(ShardStore):
+    """See ShardStore."""
+
+    def __init__(self, count: int, settings: PaneSettings) -> None:
+        super().__init__(count, settings)
+        self._shards = [_Shard() for _ in range(count)]
+
+    def register(self, marks: Mapping[str, Mark]) -> None:
+        for shard in self._shards:
+            for input_key, mark in marks.items():
+                shard.marks.setdefault(input_key, mark)
+
+    def restart_wiped(self, shard: int, marks: Mapping[str, Mark], origin: int) -> None:
+        if not self._shards[shard].marks:
+            self._shards[shard] = _Shard(marks=dict(marks), removed=origin, origin=origin)
+
+    def progress(self) -> list[Progress]:
+        return [Progress(dict(s.marks), None if s.removed < 0 else s.removed, s.last) for s in self._shards]
+
+    def apply(self, calls: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:
+        return [self._apply(self._shards[call.shard], call) for call in calls]
+
+    def _apply(self, shard: _Shard, call: ShardCall) -> ShardNotAt | None:
+        at = {i: shard.marks.get(i, Mark(0, None)) for i in call.advances}
+        if any(i not in shard.marks or at[i].next != advance.start for i, advance in call.advances.items()):
+            return ShardNotAt(at)
+        self._scores(shard, call.scores)
+        self._labels(shard, call.labels)
+        for drop in call.drops:
+            shard.counts[drop.kind, drop.pane] += drop.n
+        for input_key, entries in call.entries.items():
+            for entry in entries:
+                shard.entries[input_key].setdefault(entry.pane, entry)
+        for input_key, advance in call.advances.items():
+            clock = advance.clock_ms if advance.clock_ms is not None else at[input_key].clock_ms
+            first_clock = advance.first_clock_ms if at[input_key].clock_ms is None else at[input_key].first_clock_ms
+            shard.marks[input_key] = Mark(advance.end, clock, first_clock)
+        return None
+
+    def _scores(self, shard: _Shard, rows: ScoreRows) -> None:
+        panes = rows.event_time_ms // self.settings.pane_ms
+        for pane in np.unique(panes).tolist():
+            shard.last = pane if shard.last is None else max(shard.last, pane)
+            if pane <= shard.removed:
+                continue
+            mine = rows.take(np.flatnonzero(panes == pane))
+            shard.rows[pane].append(encode_rows(mine))
+            shard.counts["accepted", pane] += len(mine)
+            for fingerprint, time in zip(mine.fingerprint.tolist(), mine.event_time_ms.tolist(), strict=True):
+                known = shard.predictions[fingerprint]
+                before = dict(known)
+                known[pane] = min(time, known.get(pane, time))
+                self._rematch(shard, fingerprint, before)
+
+    def _labels(self, shard: _Shard, rows: LabelRows) -> None:
+        columns = (rows.fingerprint.tolist(), rows.event_time_ms.tolist(), rows.code.tolist())
+        for fingerprint, time, code in zip(*columns, strict=True):
+            pane = time // self.settings.pane_ms
+            shard.counts["labels", pane] += 1
+            shard.counts["matched", pane] += self._matches(shard.predictions.get(fingerprint, {}), time)
+            shard.versions[fingerprint].append((time, code))
+
+    def _matches(self, predictions: Mapping[int, int], label_time: int) -> bool:
+        return any(t < label_time <= t + self.settings.horizon_ms for t in predictions.values())
+
+    def _rematch(self, shard: _Shard, fingerprint: int, before: Mapping[int, int]) -> None:
+        after = shard.predictions[fingerprint]
+        for time, _ in shard.versions.get(fingerprint, ()):
+            change = self._matches(after, time) - self._matches(before, time)
+            shard.counts["matched", time // self.settings.pane_ms] += change
+
+    def _admit(self, number: int, pane: int, guard: ReadGuard) -> dict[str, int] | None:
+        """The cut, None for "not yet"; PaneGoneError as in lua/clocks.lua (admit)."""
+        shard, s = self._shards[number], self.settings
+        needed = s.end_ms(pane) + (s.horizon_ms if guard.matured else 0)
+        if shard.low(guard.inputs.scores, s.score_lateness_ms, {}) < needed:
+            return None
+        cut: dict[str, int] = {}
+        if guard.matured:
+            cut = {i: shard.marks[i].next for i in guard.excluded}
+            if any(cut[i] < end for i, end in guard.excluded.items()):
+                return None
+            if shard.low(guard.inputs.labels, s.label_lateness_ms, guard.excluded) < needed:
+                return None
+        behind = shard.origin is not None and guard.matured and pane <= shard.origin + s.back_panes
+        if pane <= shard.removed or behind:
+            raise PaneGoneError(
+                f"shard {number} has dropped pane {pane}: the model key's state is older than its shards"
+            )
+        return cut
+
+    def read_rows(self, shard: int, pane: int, guard: ReadGuard) -> PaneRows | None:
+        cut = self._admit(shard, pane, guard)
+        return None if cut is None else PaneRows(decode_rows(self._shards[shard].rows.get(pane, [])), cut)
+
+    def read_labels(
+        self, shard: int, pane: int, guard: ReadGuard, fingerprint: NDArray[np.uint64], event_time_ms: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint8], dict[str, int]] | None:
+        cut = self._admit(shard, pane, guard)
+        if cut is None:
+            return None
+        versions, horizon = self._shards[shard].versions, self.settings.horizon_ms
+        pairs = zip(fingerprint.tolist(), event_time_ms.tolist(), strict=True)
+        return np.array([best_label(versions.get(f, ()), t, horizon) for f, t in pairs], dtype=np.uint8), cut
+
+    def read_counters(self, shard: int, pane: int, guard: ReadGuard) -> PaneCounters | None:
+        cut = self._admit(shard, pane, guard)
+        if cut is None:
+            return None
+        state = self._shards[shard]
+        counts = {kind: n for (kind, p), n in state.counts.items() if p == pane and n}
+        entries = {}
+        for input_key in (*guard.inputs.scores, *guard.inputs.labels):
+            reached = [p for p in state.entries[input_key] if p >= pane]
+            now = state.marks[input_key]
+            place = state.entries[input_key][min(reached)] if reached else Entry(pane, now.next, now.clock_ms)
+            entries[input_key] = place._replace(pane=pane)
+        return PaneCounters(counts, entries, cut)
+
+    def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:
+        state = self._shards[shard]
+        if pane <= state.removed:
+            return True
+        if state.removed >= 0 and pane != state.removed + 1:
+            raise StateError(f"shard {shard}: pane {pane} is not the one after the last removed")
+        try:
+            if self._admit(shard, pane, guard) is None:
+                return False
+        except PaneGoneError:
+            # A pane that a wiped shard answers as gone was read before the wipe; it must still be dropped.
+            pass
+        low = state.low(guard.inputs.scores, self.settings.score_lateness_ms, {})
+        for fingerprint in list(state.predictions):
+            state.predictions[fingerprint].pop(pane, None)
+            if not state.predictions[fingerprint]:
+                del state.predictions[fingerprint]
+        for fingerprint in list(state.versions):
+            if fingerprint not in state.predictions:
+                kept = [v for v in state.versions[fingerprint] if v[0] > low]
+                if kept:
+                    state.versions[fingerprint] = kept
+                else:
+                    del state.versions[fingerprint]
+        for reached in [p for entries in state.entries.values() for p in entries if p <= pane]:
+            for entries in state.entries.values():
+                entries.pop(reached, None)
+        state.rows.pop(pane, None)
+        for key in [k for k in state.counts if k[1] == pane]:
+            del state.counts[key]
+        state.removed = pane
+        return True

@@ -1,0 +1,50 @@
+"""Panes, lateness and horizon as arithmetic on event time; the settings that windows, shards and closer share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stream_calib.config import Config
+
+ENDED_CLOCK_MS = 4_200_000_000_000
+"""Clock of a partition after its `end` record: beyond every accepted event time (2100) plus any horizon and
+lateness."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaneSettings:
+    """All times in milliseconds. Panes are numbered from the epoch: pane p covers [p * pane_ms, (p + 1) * pane_ms)."""
+
+    pane_ms: int
+    horizon_ms: int
+    score_lateness_ms: int
+    label_lateness_ms: int
+    max_clock_skew_ms: int | None
+    keep_panes: int
+
+    @classmethod
+    def of(cls, config: Config) -> PaneSettings:
+        w = config.windows
+        return cls(w.pane_ms, w.horizon_ms, w.score_lateness_ms, w.label_lateness_ms, w.max_clock_skew_ms, w.keep_panes)
+
+    @property
+    def horizon_panes(self) -> int:
+        """h of the design: panes that are certainly closed beyond a pane that matures."""
+        return self.horizon_ms // self.pane_ms
+
+    @property
+    def back_panes(self) -> int:
+        """Panes before a label's own pane that it can join."""
+        return -(-self.horizon_ms // self.pane_ms)
+
+    def end_ms(self, pane: int) -> int:
+        """First millisecond after the pane."""
+        return (pane + 1) * self.pane_ms
+
+    def lateness_ms(self, side: str) -> int:
+        """Lateness of the side "s" (scores) or "l" (labels)."""
+        return self.score_lateness_ms if side == "s" else self.label_lateness_ms
+
+    def first_pane(self, first_clock_ms: int) -> int:
+        """A generation's first pane, from the smallest first clock of the score partitions."""
+        return (first_clock_ms - self.score_lateness_ms) // self.pane_ms

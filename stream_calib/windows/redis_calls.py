@@ -1,0 +1,136 @@
+"""Packing of what the shard scripts are sent: keys all declared, rows as fixed-width operations made by numpy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.windows.join_entry import fingerprint_bytes, join_buckets, time_bytes
+from stream_calib.windows.panes import PaneSettings
+from stream_calib.windows.row_codec import encode_rows
+from stream_calib.windows.shard_store import Inputs, ReadGuard, ShardCall
+
+if TYPE_CHECKING:
+    from stream_calib.windows.redis_shards import ShardKeys
+
+ScriptCall = tuple[list[bytes], list[bytes]]
+_NO_PANE = 1 << 40
+
+
+def guard_bytes(guard: ReadGuard, pane: int, settings: PaneSettings) -> bytes:
+    """What `admit` in lua/clocks.lua reads."""
+    return msgspec.msgpack.encode(
+        {
+            "pane": pane,
+            "matured": guard.matured,
+            "scores": guard.inputs.scores,
+            "labels": guard.inputs.labels,
+            "excluded": list(guard.excluded.items()),
+            "pane_ms": settings.pane_ms,
+            "horizon_ms": settings.horizon_ms,
+            "score_lateness_ms": settings.score_lateness_ms,
+            "label_lateness_ms": settings.label_lateness_ms,
+            "back_panes": settings.back_panes,
+        }
+    )
+
+
+def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneSettings) -> ScriptCall:
+    """Keys and arguments of lua/apply.lua."""
+    names = [keys.marks, keys.counters, *(keys.entries(i) for i in call.advances)]
+    counts: Counter[tuple[str, int]] = Counter()
+    for drop in call.drops:
+        counts[drop.kind, drop.pane] += drop.n
+
+    score_pane = call.scores.event_time_ms // settings.pane_ms
+    chunks, chunk_bytes = [], []
+    for pane in np.unique(score_pane).tolist():
+        rows = call.scores.take(np.flatnonzero(score_pane == pane))
+        names.append(keys.rows(pane))
+        chunks.append({"key": len(names), "pane": pane, "n": len(rows)})
+        chunk_bytes.append(encode_rows(rows))
+
+    label_pane, label_pane_index, label_counts = np.unique(
+        call.labels.event_time_ms // settings.pane_ms, return_inverse=True, return_counts=True
+    )
+    held_key = len(names) + 1 + label_pane_index
+    names += [keys.held(pane) for pane in label_pane.tolist()]
+    for pane, n in zip(label_pane.tolist(), label_counts.tolist(), strict=True):
+        counts["labels", pane] += n
+
+    fingerprint = np.concatenate([call.scores.fingerprint, call.labels.fingerprint])
+    bucket, bucket_index = np.unique(join_buckets(fingerprint), return_inverse=True)
+    join_key = len(names) + 1 + bucket_index
+    joins = keys.joins
+    names += [joins[b] for b in bucket.tolist()]
+
+    n_scores = len(call.scores)
+    head = {
+        "ranges": [
+            {
+                "input": input_key,
+                "start": advance.start,
+                "stop": advance.end,
+                "clock": advance.clock_ms if advance.clock_ms is not None else False,
+                "first_clock": advance.first_clock_ms if advance.first_clock_ms is not None else False,
+                "entries": [
+                    (str(e.pane), f"{e.position}:{'' if e.clock_ms is None else e.clock_ms}")
+                    for e in call.entries.get(input_key, ())
+                ],
+            }
+            for input_key, advance in call.advances.items()
+        ],
+        "scores": inputs.scores,
+        "horizon_ms": settings.horizon_ms,
+        "pane_ms": settings.pane_ms,
+        "score_lateness_ms": settings.score_lateness_ms,
+        "least_score_pane": int(score_pane.min()) if n_scores else _NO_PANE,
+        "last_pane": int(score_pane.max()) if n_scores else False,
+        "chunks": chunks,
+        "counts": [(kind, pane, n) for (kind, pane), n in counts.items()],
+    }
+    score_operations = np.zeros((n_scores, 19), dtype=np.uint8)
+    score_operations[:, 0:2] = _u2(join_key[:n_scores])
+    score_operations[:, 2:9] = fingerprint_bytes(call.scores.fingerprint)[:, 1:]
+    score_operations[:, 9:15] = time_bytes(call.scores.event_time_ms * 4)
+
+    label_operations = np.zeros((len(call.labels), 19), dtype=np.uint8)
+    label_operations[:, 0:2] = _u2(join_key[n_scores:])
+    label_operations[:, 2:4] = _u2(held_key)
+    label_operations[:, 4:10] = time_bytes(call.labels.event_time_ms)
+    label_operations[:, 10] = call.labels.code
+    label_operations[:, 11:19] = fingerprint_bytes(call.labels.fingerprint)
+    return names, [msgspec.msgpack.encode(head), score_operations.tobytes(), label_operations.tobytes(), *chunk_bytes]
+
+
+def remove_calls(
+    keys: ShardKeys,
+    pane: int,
+    guard: ReadGuard,
+    settings: PaneSettings,
+    fingerprint: NDArray[np.uint64],
+    kinds: Sequence[str],
+    most_fields: int,
+) -> Iterator[ScriptCall]:
+    """Keys and arguments of lua/remove.lua, part by part; `fingerprint` is sorted and without repeats."""
+    inputs = (*guard.inputs.scores, *guard.inputs.labels)
+    head = [keys.marks, keys.counters, keys.rows(pane), keys.held(pane), *(keys.entries(i) for i in inputs)]
+    ask = guard_bytes(guard, pane, settings)
+    parts = range(0, max(len(fingerprint), 1), most_fields)
+    for first in parts:
+        some = fingerprint[first : first + most_fields]
+        bucket, index = np.unique(join_buckets(some), return_inverse=True)
+        operations = np.empty((len(some), 9), dtype=np.uint8)
+        operations[:, 0:2] = _u2(len(head) + 1 + index)
+        operations[:, 2:9] = fingerprint_bytes(some)[:, 1:]
+        part = msgspec.msgpack.encode({"last": first == parts[-1], "kinds": kinds, "inputs": inputs})
+        yield [*head, *(keys.joins[b] for b in bucket.tolist())], [ask, part, operations.tobytes()]
+
+
+def _u2(value: NDArray[np.integer]) -> NDArray[np.uint8]:
+    return value.astype("<u2").view(np.uint8).reshape(-1, 2)

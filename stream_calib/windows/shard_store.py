@@ -1,0 +1,221 @@
+"""The port to the join: S shards, each a pure function of the input prefix that it has applied and of the panes
+removed.
+
+An input partition is named by its *input key*: ``s:<topic id>:<partition>`` for blocks (scores), ``l:<topic
+id>:<partition>``
+for labels. Each shard keeps for every input key its next position and the partition's clock at that position.
+
+Nothing here fences workers or closers from each other: an `apply` whose positions do not fit changes nothing, reads
+only read, and removing is repeatable. See ../../docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.windows.panes import PaneSettings
+
+WITHDRAWN_CODE, NEGATIVE_CODE, POSITIVE_CODE = 1, 2, 3
+"""Labels as stored. At equal label times the smaller code wins; 0 stands for no label."""
+
+
+class Mark(NamedTuple):
+    """How far a shard has applied one input."""
+
+    next: int
+    """Position of the next record to apply."""
+    clock_ms: int | None
+    """The partition's clock over the records before `next`; None before the first event: counts as minus infinity."""
+    first_clock_ms: int | None = None
+    """The first value of that clock."""
+
+
+class Advance(NamedTuple):
+    """Half-open range of positions that a call covers on one input, and the clock at its end."""
+
+    start: int
+    end: int
+    clock_ms: int | None
+    first_clock_ms: int | None = None
+    """Set where the range holds the input's first event."""
+
+
+class Progress(NamedTuple):
+    """What a shard says of itself, at one moment."""
+
+    marks: dict[str, Mark]
+    """Of every input that it knows; {} for a wiped shard."""
+    removed: int | None
+    """The last pane dropped for good."""
+    last_pane: int | None
+    """The last pane with an accepted score."""
+
+
+class Entry(NamedTuple):
+    """Where a partition's clock first reached a pane: a reader that starts there misses nothing of it or later ones."""
+
+    pane: int
+    position: int
+    clock_ms: int | None
+    """The clock before that record."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRows:
+    """n accepted scores, columns of shape (n,)."""
+
+    fingerprint: NDArray[np.uint64]
+    event_time_ms: NDArray[np.int64]
+    score: NDArray[np.float64]
+    signature: NDArray[np.uint64]
+    """Content hash of the attribute values."""
+    unit_bucket: NDArray[np.uint8]
+    snapshot_index: NDArray[np.uint16]
+    """Index into `snapshots`; at most 255 in what one call brings."""
+    served: NDArray[np.uint32]
+    """Served probability x (2^32 - 1), rounded."""
+    snapshots: tuple[str, ...]
+    """Versions served; "" where none was."""
+
+    def take(self, index: NDArray[np.intp]) -> ScoreRows:
+        """The rows at the indexes (or of a boolean mask)."""
+        return ScoreRows(
+            self.fingerprint[index],
+            self.event_time_ms[index],
+            self.score[index],
+            self.signature[index],
+            self.unit_bucket[index],
+            self.snapshot_index[index],
+            self.served[index],
+            self.snapshots,
+        )
+
+    def __len__(self) -> int:
+        return len(self.fingerprint)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRows:
+    """m accepted labels, columns of shape (m,)."""
+
+    fingerprint: NDArray[np.uint64]
+    event_time_ms: NDArray[np.int64]
+    code: NDArray[np.uint8]
+    """WITHDRAWN_CODE, NEGATIVE_CODE or POSITIVE_CODE."""
+
+    def take(self, index: NDArray[np.intp]) -> LabelRows:
+        return LabelRows(self.fingerprint[index], self.event_time_ms[index], self.code[index])
+
+    def __len__(self) -> int:
+        return len(self.fingerprint)
+
+
+class Drop(NamedTuple):
+    """Records that count but do not take part, in the pane of their partition's clock."""
+
+    kind: str
+    """"score_late", "score_skewed", "label_late" or "label_skewed"."""
+    pane: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCall:
+    """What one call applies to one shard, as one: all inputs' ranges with everything that they hold for this shard."""
+
+    shard: int
+    advances: Mapping[str, Advance]
+    scores: ScoreRows
+    labels: LabelRows
+    drops: Sequence[Drop] = ()
+    entries: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+
+
+class ShardNotAt(NamedTuple):
+    """The answer to a call whose starts do not fit: nothing was applied."""
+
+    marks: Mapping[str, Mark]
+    """Where the shard is, for each input of the call."""
+
+
+class Inputs(NamedTuple):
+    """All registered inputs: the watermarks are minima over exactly these."""
+
+    scores: tuple[str, ...]
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadGuard:
+    """What a shard itself checks before it answers a read of a pane."""
+
+    inputs: Inputs
+    matured: bool
+    """False: the score watermark has reached the pane's end. True: both watermarks have reached its end + horizon."""
+    excluded: Mapping[str, int] = field(default_factory=dict)
+    """Idle label inputs left out of the minimum -> the end position that the shard must have applied."""
+
+
+class PaneRows(NamedTuple):
+    rows: ScoreRows
+    """All accepted rows of the pane, duplicates too."""
+    cut: dict[str, int]
+    """Next position of each excluded input."""
+
+
+class PaneCounters(NamedTuple):
+    counts: dict[str, int]
+    """accepted, labels, matched, score_late, score_skewed, label_late, label_skewed; absent means 0."""
+    entries: dict[str, Entry]
+    """Input key -> where its clock first reached the pane (or where it is now, if it has not)."""
+    cut: dict[str, int]
+
+
+class ShardStore(ABC):
+    """The S shards of one model key. Raises StateUnavailableError when the store is away."""
+
+    def __init__(self, count: int, settings: PaneSettings) -> None:
+        self.count = count
+        self.settings = settings
+
+    @abstractmethod
+    def register(self, marks: Mapping[str, Mark]) -> None:
+        """Gives every shard a first mark for the inputs that it does not know; known ones stay as they are."""
+
+    @abstractmethod
+    def restart_wiped(self, shard: int, marks: Mapping[str, Mark], origin: int) -> None:
+        """A shard that knows no input starts at `marks`; panes up to `origin` are ignored and answered as gone."""
+
+    @abstractmethod
+    def progress(self) -> list[Progress]:
+        """Of each shard, in one round trip."""
+
+    @abstractmethod
+    def apply(self, calls: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:
+        """Applies each call to its shard as one step, in one round trip; None where it was applied."""
+
+    @abstractmethod
+    def read_rows(self, shard: int, pane: int, guard: ReadGuard) -> PaneRows | None:
+        """The pane's rows. None: not yet. Raises PaneGoneError when the shard has dropped the pane."""
+
+    @abstractmethod
+    def read_labels(
+        self, shard: int, pane: int, guard: ReadGuard, fingerprint: NDArray[np.uint64], event_time_ms: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint8], dict[str, int]] | None:
+        """Best label code (k,) uint8 of the winners (sorted by fingerprint; score times given), 0 for none; and the
+        cut."""
+
+    @abstractmethod
+    def read_counters(self, shard: int, pane: int, guard: ReadGuard) -> PaneCounters | None:
+        """The pane's counters. None and PaneGoneError as in `read_rows`."""
+
+    @abstractmethod
+    def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:
+        """Drops the pane, which must be the one after the last removed. True when it is gone. Repeatable after a
+        crash."""

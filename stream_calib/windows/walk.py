@@ -1,0 +1,126 @@
+"""Walking a pane over all shards, only reading: rows to winners, winners to cells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.calibration.grid import locate
+from stream_calib.windows.cells import MaturedCells, ScoredCells
+from stream_calib.windows.shard_store import (
+    NEGATIVE_CODE,
+    POSITIVE_CODE,
+    Entry,
+    Inputs,
+    ReadGuard,
+    ScoreRows,
+    ShardStore,
+)
+
+SERVED_SCALE = (1 << 32) - 1
+"""Fixed point of served probabilities."""
+LOSS_SCALE = 1 << 32
+"""Fixed point of log-loss sums."""
+_LOSS_CLIP = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class MaturedPane:
+    """What maturing a pane gives, before it is committed."""
+
+    cells: MaturedCells
+    counts: dict[str, int]
+    """accepted, winners, labels, matched, score_late, score_skewed, label_late, label_skewed."""
+    served: dict[str, list[int]]
+    """Snapshot version ("" = identity) -> winners, labelled, positives, sum of served p of the labelled (fixed point
+    SERVED_SCALE), sum of their log-loss (fixed point LOSS_SCALE)."""
+    entries: dict[str, Entry]
+    """Input key -> the earliest place over the shards where its clock first reached the pane."""
+    cut: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Excluded input key -> shard -> next position."""
+
+
+def winners(rows: ScoreRows) -> ScoreRows:
+    """One row an id (all rows are of one pane): the smallest (event time, raw score), sorted by fingerprint.
+
+    Among equal ones, which differ only in what was served, the smallest (version, served probability): any rule
+    does, as long as it does not depend on the order of arrival.
+    """
+    rank = np.argsort(np.argsort(np.array(rows.snapshots)))
+    order = np.lexsort((rows.served, rank[rows.snapshot_index], rows.score, rows.event_time_ms, rows.fingerprint))
+    fingerprint = rows.fingerprint[order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = fingerprint[1:] != fingerprint[:-1]
+    return rows.take(order[first])
+
+
+def read_scored(shards: ShardStore, pane: int, inputs: Inputs) -> ScoredCells | None:
+    """Scored cells of a closed pane; None while a shard says "not yet". Raises PaneGoneError."""
+    guard, parts = ReadGuard(inputs, matured=False), []
+    for shard in range(shards.count):
+        read = shards.read_rows(shard, pane, guard)
+        if read is None:
+            return None
+        if len(read.rows):
+            rows = winners(read.rows)
+            parts.append(ScoredCells.count(rows.signature, locate(rows.score)[0]))
+    return ScoredCells.merge(parts)
+
+
+def read_matured(shards: ShardStore, pane: int, inputs: Inputs, excluded: Mapping[str, int]) -> MaturedPane | None:
+    """Matured cells and counters; None while a shard says "not yet" or a cut moved. Raises PaneGoneError."""
+    guard = ReadGuard(inputs, matured=True, excluded=excluded)
+    parts, counts, served = [], Counter[str](), dict[str, list[int]]()
+    entries: dict[str, Entry] = {}
+    cuts: dict[str, dict[str, int]] = {input_key: {} for input_key in excluded}
+    for shard in range(shards.count):
+        read = shards.read_rows(shard, pane, guard)
+        counters = shards.read_counters(shard, pane, guard)
+        if read is None or counters is None or read.cut != counters.cut:
+            return None
+        for input_key, position in read.cut.items():
+            cuts[input_key][str(shard)] = position
+        counts.update(counters.counts)
+        for input_key, entry in counters.entries.items():
+            known = entries.get(input_key)
+            entries[input_key] = entry if known is None or entry.position < known.position else known
+        if not len(read.rows):
+            continue
+        rows = winners(read.rows)
+        labels = shards.read_labels(shard, pane, guard, rows.fingerprint, rows.event_time_ms)
+        if labels is None or labels[1] != read.cut:
+            return None
+        label = _labels(labels[0])
+        parts.append(MaturedCells.count(rows.unit_bucket, rows.signature, locate(rows.score)[0], label))
+        counts["winners"] += len(rows)
+        _add_served(served, rows, label)
+    return MaturedPane(MaturedCells.merge(parts), dict(counts), served, entries, cuts)
+
+
+def _labels(code: NDArray[np.uint8]) -> NDArray[np.int8]:
+    """(n,) 0 or 1, -1 where there is no label or it was withdrawn."""
+    label = np.full(len(code), -1, dtype=np.int8)
+    label[code == NEGATIVE_CODE] = 0
+    label[code == POSITIVE_CODE] = 1
+    return label
+
+
+def _add_served(served: dict[str, list[int]], rows: ScoreRows, label: NDArray[np.int8]) -> None:
+    p = np.clip(rows.served / SERVED_SCALE, _LOSS_CLIP, 1 - _LOSS_CLIP)
+    loss = np.rint(-np.log(np.where(label == 1, p, 1 - p)) * LOSS_SCALE).astype(np.int64)
+    for index, version in enumerate(rows.snapshots):
+        mine = rows.snapshot_index == index
+        if mine.any():
+            labelled = mine & (label >= 0)
+            figures = [
+                int(mine.sum()),
+                int(labelled.sum()),
+                int((label[labelled] == 1).sum()),
+                int(rows.served[labelled].sum(dtype=np.uint64)),
+                int(loss[labelled].sum()),
+            ]
+            served[version] = [a + b for a, b in zip(served.get(version, [0] * 5), figures, strict=True)]
