@@ -18,11 +18,10 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from stream_calib.drift.policy import Kind, Reason
 from stream_calib.errors import StateError
 from stream_calib.snapshot.canonical import canonical_json
 
-Kind: TypeAlias = Literal["structure", "level"]
-Reason: TypeAlias = Literal["manual", "bootstrap", "psi", "age", "level"]
 Outcome: TypeAlias = Literal["published", "refused", "failed", "held", "superseded"]
 
 
@@ -110,10 +109,15 @@ def decode_entry(raw: bytes) -> Entry:
         raise StateError(f"entry of the decision log cannot be read ({error}): {raw[:200]!r}") from error
 
 
+def link(tip: str | None, entry: bytes) -> str:
+    """The tip after one more entry: sha256(hexadecimal tip, then the entry); the empty log's tip is the empty text."""
+    return hashlib.sha256((tip or "").encode() + entry).hexdigest()
+
+
 def chain(tip: str | None, entries: Sequence[bytes]) -> str | None:
-    """The tip after the entries: tip' = sha256(hex of tip, then the entry), from the empty text on."""
+    """The tip after the entries."""
     for entry in entries:
-        tip = hashlib.sha256((tip or "").encode() + entry).hexdigest()
+        tip = link(tip, entry)
     return tip
 
 
@@ -148,7 +152,7 @@ class DecisionLog:
         for encoded in raw:
             entry = decode_entry(encoded)
             self._fold(entry)
-            self.tip = chain(self.tip, [encoded])
+            self.tip = link(self.tip, encoded)
             self.entries.append(entry)
 
     def _fold(self, entry: Entry) -> None:

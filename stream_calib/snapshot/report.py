@@ -1,0 +1,94 @@
+"""What a refit reports: the gate's findings, and how the request ended. Kept whatever the outcome."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from stream_calib.drift.policy import Kind, Reason
+from stream_calib.errors import StateError
+from stream_calib.snapshot.canonical import canonical_json
+from stream_calib.snapshot.decision_log import Outcome
+
+
+class Document(BaseModel):
+    """Frozen, strict, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    def encode(self) -> bytes:
+        """Canonical JSON."""
+        return canonical_json(self.model_dump(mode="json"))
+
+
+class HarmedGroup(Document):
+    """A group that the candidate makes worse, beyond doubt and tolerance."""
+
+    name: str
+    rows: int
+    harm: float
+    """Mean log-loss added in the group."""
+    harm_lower: float
+    """Simultaneous lower bound."""
+    loss: float
+    """Its mean log-loss under what is served."""
+
+
+class GateReport(Document):
+    """One candidate against what is served, on the gate's buckets. Losses are mean log-losses a labelled row."""
+
+    kind: Literal["structure", "level"]
+    baseline: str | None
+    """Version that is served; None: the raw score."""
+    first_pane: int
+    last_pane: int
+    incomplete_panes: int
+    days: int
+    rows: int
+    positives: int
+    loss_served: float | None = None
+    """This and the next are None where there is too little data."""
+    loss_candidate: float | None = None
+    gain: float | None = None
+    gain_lower: float | None = None
+    error_days: float | None = None
+    """Standard error of the gain with days as blocks."""
+    error_buckets: float | None = None
+    """The same with unit buckets as blocks."""
+    margin: float
+    """Share of the loss by which the lower bound may lie below 0."""
+    auc_served: float | None = None
+    auc_candidate: float | None = None
+    harmed_groups: tuple[HarmedGroup, ...] = ()
+    underpowered_groups: tuple[str, ...] = ()
+    """Groups in which harm of the size of the tolerance could not have been seen."""
+    role_overlap: int
+    passed: bool
+    reasons: tuple[str, ...] = ()
+    """Why it did not pass."""
+
+
+class RefitReport(Document):
+    """How one request ended."""
+
+    request_id: str
+    kind: Kind
+    reason: Reason
+    pane: int
+    """Pane of the request."""
+    outcome: Outcome
+    detail: str
+    version: str | None = None
+    rows: int = 0
+    """Labelled rows that the fit used, not decayed."""
+    positives: int = 0
+    gate: GateReport | None = None
+
+    @classmethod
+    def decode(cls, raw: bytes) -> RefitReport:
+        """Raises StateError where the bytes are no report."""
+        try:
+            return cls.model_validate_json(raw)
+        except ValidationError as error:
+            raise StateError(f"entry of the list `reports` cannot be read ({error}): {raw[:200]!r}") from error
