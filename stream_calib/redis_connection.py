@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
 
 import redis
 from redis.backoff import ExponentialWithJitterBackoff
@@ -54,7 +54,7 @@ def connect(url: str, *, socket_timeout_s: float = SOCKET_TIMEOUT_S, retries: in
     20, 40, 80, ... ms between.
     """
     if not HIREDIS_AVAILABLE:
-        raise ConfigurationError("the hiredis parser is missing (without it replies are read slowly): pip install hiredis")
+        raise ConfigurationError("the hiredis parser is missing (replies are slow without it): pip install hiredis")
     try:
         client = redis.Redis.from_url(
             url,
@@ -87,7 +87,7 @@ def check_server(client: redis.Redis) -> None:
             " full; set maxmemory-policy noeviction"
         )
     if info.get("redis_mode") == "cluster":
-        raise ConfigurationError("the Redis-compatible server is in cluster mode, which is not supported yet: use one alone")
+        raise ConfigurationError("the Redis-compatible server is in cluster mode: not supported yet, use a single one")
     if not info.get("aof_enabled"):
         _LOG.warning("the Redis-compatible server has appendonly off: a restart loses all state since its last dump")
 
@@ -108,6 +108,10 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
         if str(error).startswith(_REFUSALS):
             raise error_class(f"the Redis-compatible server refused while {doing}: {error}") from error
         raise
+
+
+Call: TypeAlias = tuple[Sequence[str | bytes], Sequence[str | bytes | int]]
+"""Keys and arguments of one call of a script."""
 
 
 class LuaScript:
@@ -131,6 +135,11 @@ class LuaScript:
 
         return sha1(self.text, usedforsecurity=False).hexdigest()
 
+    def load(self, client: redis.Redis) -> None:
+        """Sends the script, for callers that run it by `sha` in a pipeline of their own."""
+        with answering(self._error_class, f"loading {self._file_names[-1]}"):
+            client.script_load(self.text)
+
     def __call__(self, client: redis.Redis, keys: Sequence[str | bytes], args: Sequence[str | bytes | int] = ()) -> Any:
         """The script's reply. It may be executed twice when the connection is lost, so it must be idempotent."""
         with answering(self._error_class, f"running {self._file_names[-1]}"):
@@ -139,8 +148,8 @@ class LuaScript:
             except NoScriptError:
                 return client.eval(self.text, len(keys), *keys, *args)  # type: ignore[arg-type]  # bytes are sent as they are
 
-    def many(self, client: redis.Redis, calls: Sequence[tuple[Sequence[str | bytes], Sequence[str | bytes | int]]]) -> list[Any]:
-        """The replies to several independent calls (keys, arguments) in one round trip; each may run twice, as above."""
+    def many(self, client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
+        """The replies to several independent calls in one round trip; each may run twice, as above."""
         if len(calls) == 1:
             return [self(client, *calls[0])]
         with answering(self._error_class, f"running {self._file_names[-1]}"):
@@ -155,10 +164,8 @@ class LuaScript:
                     raise reply
             return replies
 
-    def _pipelined(
-        self, client: redis.Redis, calls: Sequence[tuple[Sequence[str | bytes], Sequence[str | bytes | int]]]
-    ) -> list[Any]:
+    def _pipelined(self, client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
         pipeline = client.pipeline(transaction=False)
         for keys, args in calls:
-            pipeline.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)
+            pipeline.evalsha(self.sha, len(keys), *keys, *args)
         return list(pipeline.execute(raise_on_error=False))

@@ -2,8 +2,8 @@
 
 Every transport (embedded, Kafka, ...) implements these classes and runs tests/contract/test_transport_contract.py.
 
-Order: records of one partition are seen in order of their offsets, without holes that a reader has to know of (offsets may
-skip where a transaction marker or an aborted record lies, so ranges are half-open offset ranges, never counts).
+Order: records of one partition are seen in order of their offsets, without holes that a reader has to know of (offsets
+may skip where a transaction marker or an aborted record lies, so ranges are half-open offset ranges, never counts).
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ class StartAt(NamedTuple):
 class Consumer(ABC):
     """One member of a group over some topics. Not thread-safe. Use as a context manager.
 
-    The group shares partitions over its live members; a member that dies loses its partitions after the session timeout.
+    The group shares partitions over its live members; one that dies loses its partitions after the session timeout.
     """
 
     @abstractmethod
     def poll(self, max_records: int, timeout_ms: int) -> PolledBatch:
-        """Up to `max_records` records from the assigned partitions, fairly; blocks up to `timeout_ms` when there are none.
+        """Up to `max_records` records from the assigned partitions, fairly; waits up to `timeout_ms` for the first.
 
-        Also keeps the membership alive and takes up new assignments. Raises PositionLostError when a position lies before
-        the start of the log, TopicRecreatedError when a topic was replaced, TransportError when the log is away.
+        Also keeps the membership alive and takes up new assignments. Raises PositionLostError when a position lies
+        before the start of the log, TopicRecreatedError when a topic was replaced, TransportError when the log is away.
         """
 
     @abstractmethod
@@ -99,9 +99,10 @@ class Consumer(ABC):
     def commit(self, outputs: Sequence[Outgoing], positions: Mapping[TopicPartition, int]) -> None:
         """Writes all outputs and moves the group's committed positions as one, or does nothing of it.
 
-        Raises FencedError when a partition of `positions` is no longer this member's (nothing was written; the member must
-        drop the batch and poll again), TransportError when it is not known to have happened: the caller seeks back to the
-        committed positions and works again, which the log answers as the truth.
+        Raises FencedError when a partition of `positions` is no longer this member's (nothing was written; the member
+        must drop the batch and poll again), TransportError when it is not known to have happened: the caller works
+        again from the committed positions, which the log answers as the truth. After either, the partitions of
+        `positions` that are still this member's begin again there, unless the caller seeks elsewhere.
         """
 
     @abstractmethod

@@ -89,7 +89,7 @@ def test_an_evicting_policy_is_refused(own_redis: EmbeddedServer) -> None:
 
 
 def test_a_full_or_lost_server_is_the_given_error(own_redis: EmbeddedServer) -> None:
-    script = LuaScript("stream_calib.transport", "embedded_append.lua", TransportError)
+    script = LuaScript("stream_calib.transport", "embedded_append.lua", error_class=TransportError)
     with connect(own_redis.url, retries=0) as client:
         client.config_set("maxmemory", "1")
         with pytest.raises(TransportError, match="while setting"), answering(TransportError, "setting"):
