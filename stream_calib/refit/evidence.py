@@ -16,8 +16,8 @@ from stream_calib.drift.coverage import CoverageState, judge
 from stream_calib.refit.decayed_counts import DecayedCounts
 from stream_calib.refit.roles import IS_FIT, IS_GATE
 from stream_calib.refit.settings import panes_of
-from stream_calib.snapshot.canonical import cells_chain
 from stream_calib.windows.cells import MaturedCells, ScoredCells
+from stream_calib.windows.pane_record import chained
 
 PSI_WINDOWS = 28
 """Past PSI windows kept for the design effect."""
@@ -85,7 +85,7 @@ class Evidence:
             self._window_parts = []
         self.winners += winners
         self.labelled += labelled
-        self.cells_sha256 = cells_chain(self.cells_sha256, blob)
+        self.cells_sha256 = chained(self.cells_sha256, blob)
         self.next_pane = pane + 1
 
 

@@ -29,8 +29,3 @@ def content_id(*parts: str | int | None) -> str:
     """16 hexadecimal characters that name something by its content (requests, alerts): never random, so replay
     agrees."""
     return sha256_hex(canonical_json(list(parts)))[:16]
-
-
-def cells_chain(previous: str, blob: bytes) -> str:
-    """Chain hash of the matured blobs up to this one; `previous` is "" for the generation's first pane."""
-    return sha256_hex((previous + sha256_hex(blob)).encode())

@@ -18,7 +18,8 @@ from stream_calib.drift.psi import PsiReference
 from stream_calib.errors import PublicationRefusedError, SnapshotError, StateError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.canonical import canonical_json, sha256_hex
-from stream_calib.snapshot.decision_log import DecisionLog, Entry, Manual, Request, Rollback, Settled, chain, link
+from stream_calib.snapshot.decision_log import DecisionLog, Entry, Manual, Request, Rollback, Settled, link
+from stream_calib.snapshot.log_reader import LogReader
 from stream_calib.snapshot.model import (
     LevelSnapshot,
     ResolvedSnapshot,
@@ -34,7 +35,7 @@ from stream_calib.windows.state_store import Commit, StateStore
 
 REFIT_LEASE = "refit"
 _ATTEMPTS = 20
-_READ = ("tip", "log_length", "decided", "first_pane", "current", "sequence", "open_request", f"token:{REFIT_LEASE}")
+_READ = ("decided", "first_pane", "current", "sequence", "open_request", f"token:{REFIT_LEASE}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,13 @@ class SnapshotStore:
         """`clock_ms`: wall time, epoch milliseconds, for history and manual entries; it is never part of a snapshot."""
         self._state, self._key, self._generation = state, key, generation
         self._pane_ms, self._clock_ms = pane_ms, clock_ms
-        self._log = DecisionLog()
+        self._reader = LogReader(state)
         self._references: dict[str, PsiReference] = {}
 
     # --- reading
 
     def log(self) -> DecisionLog:
-        """The decision log as it is now; the same object is extended with each call."""
+        """The decision log as it is now; the object is extended by later calls."""
         return self._moment().log
 
     def current(self) -> str | None:
@@ -219,19 +220,7 @@ class SnapshotStore:
     # --- inside
 
     def _moment(self) -> _Moment:
-        for _ in range(_ATTEMPTS):
-            fields = self._state.read(_READ)
-            length = int(fields["log_length"] or 0)
-            if length < self._log.length:
-                self._log = DecisionLog()
-            before = self._log.length
-            raw = self._state.entries("decisions", before, length)
-            if before + len(raw) == length and chain(self._log.tip, raw) == fields["tip"]:
-                self._log.extend(raw)
-                return _Moment(fields, self._log)
-            # Either the store went back and on again, or it moved between the two reads: read everything anew.
-            self._log = DecisionLog()
-        raise StateError(f"decision log of {self._key}: its {length} entries do not hash to the tip; it is damaged")
+        return _Moment(*self._reader.read(_READ))
 
     def _commit(self, make: Callable[[_Moment], _Change[_E]]) -> _E:
         for _ in range(_ATTEMPTS):
