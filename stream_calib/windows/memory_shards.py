@@ -168,6 +168,13 @@ class MemoryShards(ShardStore):
             entries[input_key] = place._replace(pane=pane)
         return PaneCounters(counts, entries, cut)
 
+    def counts_after(self, pane: int) -> dict[str, int]:
+        total = Counter[str]()
+        for shard in self._shards:
+            for (kind, p), n in shard.counts.items():
+                total[kind] += n if p > pane else 0
+        return {kind: n for kind, n in total.items() if n}
+
     def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:
         state = self._shards[shard]
         if pane <= state.removed:

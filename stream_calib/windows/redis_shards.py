@@ -7,6 +7,7 @@ holds, and for how long, stands at the head of lua/apply.lua.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -177,6 +178,18 @@ class RedisShards(ShardStore):
             return None
         counts = {kind: int(n) for kind, n in zip(COUNTER_KINDS, reply[2], strict=True) if int(n)}
         return PaneCounters(counts, {i: _entry(pane, place) for i, place in zip(inputs, reply[3], strict=True)}, cut)
+
+    def counts_after(self, pane: int) -> dict[str, int]:
+        total = Counter[str]()
+        with answering(StateUnavailableError, "reading counters"):
+            pipeline = self._client.pipeline(transaction=False)
+            for keys in self._keys:
+                pipeline.hgetall(keys.counters)
+            for counters in pipeline.execute():
+                for name, n in counters.items():
+                    kind, _, p = name.decode().partition(":")
+                    total[kind] += int(n) if int(p) > pane else 0
+        return {kind: n for kind, n in total.items() if n}
 
     def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:
         keys = self._keys[shard]

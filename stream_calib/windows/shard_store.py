@@ -216,6 +216,10 @@ class ShardStore(ABC):
         """The pane's counters. None and PaneGoneError as in `read_rows`."""
 
     @abstractmethod
+    def counts_after(self, pane: int) -> dict[str, int]:
+        """Counters as in `PaneCounters`, summed over all shards and later panes: what no pane record has yet."""
+
+    @abstractmethod
     def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:
         """Drops the pane, which must be the one after the last removed. True when it is gone. Repeatable after a
         crash."""
