@@ -1,0 +1,104 @@
+"""The report of a demo run: one HTML page that holds everything it shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from stream_calib.demo.charts import group_chart, reliability_chart
+from stream_calib.demo.figures import DemoFigures
+from stream_calib.demo.report_data import RefitEntry, ReportData
+from stream_calib.demo.time_line import time_line
+
+
+class _Measure(NamedTuple):
+    name: str
+    raw: str
+    calibrated: str
+    change: str
+    verdict: str
+    """better, worse or same: the class of the page's style."""
+    says: str
+
+
+def render_report(data: ReportData) -> str:
+    """The page as text. The same data gives the same text; it refers to nothing outside itself."""
+    environment = Environment(
+        loader=PackageLoader("stream_calib.demo", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(count=_count, date=_date, minute=_minute)
+    outcomes, reasons = _refits_by_reason(data.refits)
+    return environment.get_template("report.html.j2").render(
+        d=data,
+        f=data.figures,
+        measures=_measures(data.figures),
+        outcomes=outcomes,
+        reasons=reasons,
+        # Markup: the charts escape every text that they are given.
+        raw_reliability=Markup(reliability_chart(data.raw_reliability, "raw", "raw score")),
+        calibrated_reliability=Markup(
+            reliability_chart(data.calibrated_reliability, "calibrated", "calibrated probability")
+        ),
+        groups=Markup(group_chart(data.groups)),
+        time_line=Markup(time_line(data)),
+    )
+
+
+def _measures(figures: DemoFigures) -> list[_Measure]:
+    raw, calibrated = figures.raw, figures.calibrated
+    return [
+        _measure(
+            "Log-loss",
+            (raw.log_loss, calibrated.log_loss),
+            "{:.4f}",
+            "overall quality of the probabilities; less is better",
+        ),
+        _measure(
+            "Worst group error",
+            (raw.worst_group_error, calibrated.worst_group_error),
+            "{:.1f} %",
+            "largest run of one-sided errors in any carrier, origin or pair of these; less is better",
+        ),
+        _measure("ECE", (raw.ece, calibrated.ece), "{:.4f}", "mean distance between said and true; less is better"),
+        _measure("Brier", (raw.brier, calibrated.brier), "{:.4f}", "mean squared error; less is better"),
+        _measure("AUC", (raw.auc, calibrated.auc), "{:.4f}", "how well late flights are ranked; more is better", 1),
+    ]
+
+
+def _measure(name: str, values: tuple[float, float], shown: str, says: str, better_sign: int = -1) -> _Measure:
+    before, after = values
+    gain = (after - before) * better_sign
+    verdict = "better" if gain > 0 else "worse" if gain < 0 else "same"
+    change = f"{(after - before) / before:+.1%}".replace("-", "\N{MINUS SIGN}").replace("%", " %") if before else ""
+    return _Measure(name, shown.format(before), shown.format(after), change, verdict, says)
+
+
+def _refits_by_reason(refits: Sequence[RefitEntry]) -> tuple[list[str], list[tuple[str, list[int]]]]:
+    """The outcomes, and for each reason how often it had each of them."""
+    outcomes = sorted({r.outcome for r in refits}, key=lambda o: (o not in ("published", "refused"), o))
+    counts = Counter((r.reason, r.outcome) for r in refits)
+    totals = Counter(r.reason for r in refits)
+    ordered = sorted(totals, key=lambda reason: (-totals[reason], reason))
+    return outcomes, [(reason, [counts[reason, o] for o in outcomes]) for reason in ordered]
+
+
+def _count(n: int) -> str:
+    return f"{n:,}"
+
+
+def _date(time_ms: int) -> str:
+    when = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+    return f"{when.day} {when:%B %Y}"
+
+
+def _minute(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, timezone.utc):%Y-%m-%d %H:%M}"
