@@ -1,8 +1,8 @@
 """Grid v1: the fixed fine bins of the raw score in log-odds.
 
-400 bins of width .05 in log-odds between -10 and 10, the two outer ones open, and one bin each for exactly 0.0 and exactly
-1.0: 402 bins. Bin 0 is the score 0.0; bin i of 1 .. 400 covers log-odds [-10 + .05 (i - 1), -10 + .05 i); bin 401 is the
-score 1.0. Bins 1 and 400 reach on to all smaller and larger scores inside (0, 1).
+400 bins of width .05 in log-odds between -10 and 10, the two outer ones open, and one bin each for exactly 0.0 and
+exactly 1.0: 402 bins. Bin 0 is the score 0.0; bin i of 1 .. 400 covers log-odds [-10 + .05 (i - 1), -10 + .05 i); bin
+401 is the score 1.0. Bins 1 and 400 reach on to all smaller and larger scores inside (0, 1).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def log_odds(score: NDArray[np.float64]) -> NDArray[np.float64]:
     """log(s / (1 - s)) of scores in [0, 1], clipped to the grid's outer edges, so finite for 0 and 1 too."""
     with np.errstate(divide="ignore"):
         raw = np.log(score) - np.log1p(-score)
-    return np.clip(raw, -MAX_LOG_ODDS, MAX_LOG_ODDS)
+    return np.asarray(np.clip(raw, -MAX_LOG_ODDS, MAX_LOG_ODDS), dtype=np.float64)
 
 
 def locate(score: NDArray[np.float64]) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
     """Grid bin (n,) uint16 and position inside it (n,) float64 in [0, 1] of scores in [0, 1].
 
-    The position is linear in log-odds between the bin's edges; it is 0 for the scores 0.0 and 1.0, and the open outer parts
-    have the position of the nearest edge.
+    The position is linear in log-odds between the bin's edges; it is 0 for the scores 0.0 and 1.0, and the open outer
+    parts have the position of the nearest edge.
     """
     steps = (log_odds(score) + MAX_LOG_ODDS) * (1 / BIN_WIDTH)
     whole = np.minimum(steps.astype(np.int64), N_BINS - 3)

@@ -1,0 +1,126 @@
+"""The served map: base map, group offsets and level, compiled to one table a signature, applied with one gather."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from stream_calib.calibration.base_map import EDGES, BaseMap
+from stream_calib.calibration.grid import N_BINS, locate
+
+OTHER = "__other__"
+"""The value that stands for all values beyond the configured number; its offset is 0."""
+
+Signature = tuple[str, ...]
+
+
+class ServedMap:
+    """One snapshot's map from (score, signature) to a calibrated probability.
+
+    A signature belongs to one group of each family: its values at the family's positions. Its table holds, for every
+    grid bin, the probability at the lower and at the upper edge: expit(base + offsets of its groups + level) within
+    [p_min, 1 - p_min], linear in between. Values that have no offset, and `__other__`, count 0.
+
+    Tables are compiled when first needed and the least recently used ones dropped beyond `max_compiled` (6.4 kB each).
+    The same score and signature give the same bits, whatever else is in the batch. One thread at a time may use a map.
+    """
+
+    def __init__(
+        self,
+        base: BaseMap,
+        families: Sequence[tuple[int, ...]],
+        offsets: Sequence[Mapping[tuple[str, ...], float]],
+        level: float,
+        p_min: float,
+        max_compiled: int = 20_000,
+    ) -> None:
+        self._base = base
+        self._families = tuple(families)
+        self._offsets = tuple(offsets)
+        self._level = level
+        self._p_min = p_min
+        self._max_compiled = max_compiled
+        self._start = base.start(EDGES)
+        self._tables = np.empty((0, N_BINS, 2), dtype=np.float64)
+        # From least to most recently used.
+        self._slots: dict[Signature, int] = {}
+
+    def shift(self, signature: Signature) -> float:
+        """What the signature adds to the base map's log-odds: the sum of its groups' offsets and the level."""
+        total = 0.0
+        for family, offsets in zip(self._families, self._offsets, strict=True):
+            group = tuple(signature[position] for position in family)
+            if OTHER not in group:
+                total += offsets.get(group, 0.0)
+        return total + self._level
+
+    def apply(
+        self, score: NDArray[np.float64], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
+    ) -> NDArray[np.float64]:
+        """Calibrated probabilities (n,) of scores (n,) in [0, 1].
+
+        `signature_index` (n,): each score's place in `signatures`. Non-decreasing in the score within a signature, and
+        increasing at the grid's edges where the base map is strict.
+        """
+        grid_bin, position = locate(np.ascontiguousarray(score))
+        result = np.empty(len(score), dtype=np.float64)
+        for rows, lower, upper in self._gather(grid_bin, signature_index, signatures):
+            # Rounding may carry lower + 1.0 * (upper - lower) past upper, which is where the next bin begins.
+            result[rows] = np.minimum(lower + position[rows] * (upper - lower), upper)
+        return result
+
+    def at_centres(
+        self, grid_bin: NDArray[np.integer], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
+    ) -> NDArray[np.float64]:
+        """Probabilities (k,) at the centres of grid bins (k,): the mean of the values at the edges."""
+        result = np.empty(len(grid_bin), dtype=np.float64)
+        for rows, lower, upper in self._gather(grid_bin, signature_index, signatures):
+            result[rows] = (lower + upper) / 2
+        return result
+
+    def _gather(
+        self, grid_bin: NDArray[np.integer], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
+    ) -> Iterator[tuple[slice | NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]]:
+        """Values at the lower and upper edges, for parts of the rows (one part unless signatures are too many)."""
+        used = np.flatnonzero(np.bincount(signature_index, minlength=len(signatures)))
+        for start in range(0, len(used), self._max_compiled):
+            part = used[start : start + self._max_compiled]
+            slot = np.full(len(signatures), -1, dtype=np.int64)
+            slot[part] = self._compile([signatures[i] for i in part.tolist()])
+            row_slot = slot[signature_index]
+            rows = slice(None) if len(part) == len(used) else row_slot >= 0
+            cell = row_slot[rows] * N_BINS + grid_bin[rows]
+            # A pair of neighbouring floats read as one complex number: one gather in place of two.
+            pair = self._tables.reshape(-1).view(np.complex128)[cell]
+            yield rows, pair.real, pair.imag
+
+    def _compile(self, signatures: list[Signature]) -> list[int]:
+        """Slots of the tables of at most `max_compiled` signatures, which are all in the table when this returns."""
+        new = []
+        for signature in dict.fromkeys(signatures):
+            known = self._slots.pop(signature, None)
+            if known is None:
+                new.append(signature)
+            else:
+                self._slots[signature] = known
+        if new:
+            slots = [self._free_slot(signature) for signature in new]
+            shift = np.array([self.shift(signature) for signature in new])[:, None, None]
+            probability = expit(self._base.finish(self._start + shift, EDGES, self._p_min))
+            self._tables[slots] = np.clip(probability, self._p_min, 1 - self._p_min)
+        return [self._slots[signature] for signature in signatures]
+
+    def _free_slot(self, signature: Signature) -> int:
+        if len(self._slots) < self._max_compiled:
+            slot = len(self._slots)
+            if slot == len(self._tables):
+                room = np.empty((min(2 * slot + 16, self._max_compiled), N_BINS, 2), dtype=np.float64)
+                room[:slot] = self._tables
+                self._tables = room
+        else:
+            slot = self._slots.pop(next(iter(self._slots)))
+        self._slots[signature] = slot
+        return slot
