@@ -1,175 +1,304 @@
 """The configuration of one deployment: one TOML file, checked as a whole, unknown keys refused.
 
-Durations are written as text with a unit (`"5m"`, `"24h"`, `"500ms"`) and held in milliseconds.
+Durations are written as text with a unit (`"5m"`, `"24h"`, `"500ms"`) and held in milliseconds; in the file their keys
+have no `_ms`. Loading, hashing and the reference page are modules of their own: config_file, config_identity,
+config_reference.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+from stream_calib.config_values import DurationMs, DurationMsOrOff, FieldPath, ServerUrl, TopicName, duration_text
+from stream_calib.events.contracts import ModelKey
 
+MAX_ATTRIBUTES = 16
 
-def _duration_ms(value: Any) -> Any:
-    if isinstance(value, str):
-        match = _DURATION.fullmatch(value.strip())
-        if match is None:
-            raise ValueError(f'{value!r} is not a duration; write a number and a unit, as "500ms", "30s", "5m", "1h", "7d"')
-        return round(float(match[1]) * _UNITS_MS[match[2]])
-    raise ValueError(f'{value!r} has no unit; write a duration as text, as "5m" or "24h"')
-
-
-DurationMs = Annotated[int, BeforeValidator(_duration_ms), Field(ge=0)]
+_ATTRIBUTE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+    # Values are hidden in pydantic's own errors because addresses may hold passwords; config_file shows the others.
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        validate_by_name=True,
+        validate_by_alias=True,
+        hide_input_in_errors=True,
+    )
 
 
 class ModelSection(Section):
     """Whose scores these are."""
 
     name: str = Field(description="Name of the model; 1-64 characters of A-Z a-z 0-9 . _ -")
-    version: str = Field("1", description="Version of the model; snapshots and counts belong to (name, version)")
+    version: str = Field(
+        default="1", description="Version of the model; snapshots and counts belong to (name, version)"
+    )
+
+    @model_validator(mode="after")
+    def _is_a_model_key(self) -> ModelSection:
+        ModelKey.of(self.name, self.version)
+        return self
 
 
 class TopicsSection(Section):
     """Names of the topics."""
 
-    scores: str = "scores"
-    labels: str = "labels"
-    calibrated: str = "calibrated"
-    blocks: str = Field("blocks", description="Internal: packed rows from calibrate to monitor")
-    dead_letters: str = "dead-letters"
-    alerts: str = "alerts"
+    scores: TopicName = Field(default="scores", description="Scores of the model; read")
+    labels: TopicName = Field(default="labels", description="Outcomes; read")
+    calibrated: TopicName = Field(default="calibrated", description="One output for each score; written")
+    blocks: TopicName = Field(default="blocks", description="Internal: packed rows from calibrate to monitor")
+    dead_letters: TopicName = Field(default="dead-letters", description="What was rejected, with the reason; written")
+    alerts: TopicName = Field(default="alerts", description="Opened and closed alerts; written")
+
+    @model_validator(mode="after")
+    def _are_distinct(self) -> TopicsSection:
+        used: dict[str, str] = {}
+        for key, topic in self.model_dump().items():
+            if topic in used:
+                raise ValueError(f"{used[topic]} and {key} are both {topic!r}; each needs a topic of its own")
+            used[topic] = key
+        return self
 
 
 class LogSection(Section):
     """The log that the roles read and write."""
 
-    kind: Literal["embedded"] = Field("embedded", description="`embedded`: streams in a Redis-compatible server")
-    url: str = Field("redis://127.0.0.1:6379/0", description="Where the embedded log lives (secret parts from the environment)")
-    score_partitions: int = Field(4, ge=1, le=4096, description="Used when topics are created")
-    label_partitions: int = Field(4, ge=1, le=4096, description="Used when topics are created")
-    session_timeout_ms: DurationMs = Field(10_000, alias="session_timeout", description="A silent member loses its partitions")
+    kind: Literal["embedded"] = Field(
+        default="embedded", description="`embedded`: streams in a Redis-compatible server"
+    )
+    url: ServerUrl = Field(default="redis://127.0.0.1:6379/0", repr=False, description="Where the embedded log lives")
+    score_partitions: int = Field(default=4, ge=1, le=4096, description="Used when topics are created")
+    label_partitions: int = Field(default=4, ge=1, le=4096, description="Used when topics are created")
+    session_timeout_ms: DurationMs = Field(
+        default=10_000, alias="session_timeout", ge=1_000, description="A silent member loses its partitions"
+    )
 
 
 class RedisSection(Section):
     """The state: join, counts, snapshots, decision log."""
 
-    url: str = Field("redis://127.0.0.1:6379/0", description="Redis or Valkey, 6.2 or later")
+    url: ServerUrl = Field(default="redis://127.0.0.1:6379/0", repr=False, description="Redis or Valkey, 6.2 or later")
 
 
 class TimeSection(Section):
-    path: str | None = Field(None, description="Path of the event time; without one the log's append time is used")
-    unit: Literal["ms", "s", "us", "iso8601"] = Field("ms", description="Unit of the event time; never guessed")
+    """Where the event time is."""
+
+    path: FieldPath | None = Field(
+        default=None, description="Path of the event time; without one the log's append time is used"
+    )
+    unit: Literal["ms", "s", "us", "iso8601"] = Field(default="ms", description="Unit of the event time; never guessed")
 
 
 class ScoresSection(Section):
     """How to read a score event. Paths are dotted: `prediction.p_default`."""
 
-    id: str = Field("event_id", description="Path of the event id")
-    score: str = Field("score", description="Path of the raw score")
-    scale: Literal["probability", "logit", "percent"] = Field("probability", description="Scale of the raw score; never guessed")
+    id: FieldPath = Field(default="event_id", description="Path of the event id")
+    score: FieldPath = Field(default="score", description="Path of the raw score")
+    scale: Literal["probability", "logit", "percent"] = Field(
+        default="probability", description="Scale of the raw score; never guessed"
+    )
     time: TimeSection = TimeSection()
-    unit: str | None = Field(None, description="Attribute path of what is independent of the others; default: the event id")
-    attributes: dict[str, str] = Field(default_factory=dict, description="Attribute name -> path")
-    intersections: list[list[str]] = Field(default_factory=list, description="Attribute lists whose combinations are groups too")
-    max_value_bytes: int = Field(128, ge=1, description="A longer attribute value becomes `__missing__`")
+    unit: FieldPath | None = Field(
+        default=None,
+        description="Path of what is independent of the others (a customer); without one it is the event id",
+    )
+    attributes: dict[str, FieldPath] = Field(
+        default_factory=dict, max_length=MAX_ATTRIBUTES, description="Group attributes: name -> path"
+    )
+    intersections: list[list[str]] = Field(
+        default_factory=list, description="Lists of attribute names whose combinations are groups too"
+    )
+    max_value_bytes: int = Field(
+        default=128, ge=1, le=1024, description="A longer attribute value becomes `__missing__`"
+    )
+
+    @model_validator(mode="after")
+    def _groups_are_sound(self) -> ScoresSection:
+        for name in self.attributes:
+            if not _ATTRIBUTE_NAME.fullmatch(name):
+                raise ValueError(
+                    f"attributes: {name!r} is no attribute name; use a letter or _, then up to 63 of A-Z a-z 0-9 _ . -"
+                )
+        seen: set[frozenset[str]] = set()
+        for intersection in self.intersections:
+            unknown = [name for name in intersection if name not in self.attributes]
+            if unknown:
+                known = ", ".join(self.attributes) or "none"
+                raise ValueError(f"intersections: {unknown[0]!r} is not a configured attribute; there are: {known}")
+            if len(set(intersection)) < max(2, len(intersection)):
+                raise ValueError(f"intersections: {intersection} needs at least two attributes, each once")
+            if frozenset(intersection) in seen:
+                raise ValueError(f"intersections: {intersection} is there twice")
+            seen.add(frozenset(intersection))
+        return self
 
 
 class LabelsSection(Section):
     """How to read a label event."""
 
-    id: str = Field("event_id", description="Path of the event id")
-    label: str = Field("label", description="Path of the outcome: 0/1, true/false, \"0\"/\"1\"; null withdraws")
+    id: FieldPath = Field(default="event_id", description="Path of the event id")
+    label: FieldPath = Field(
+        default="label", description='Path of the outcome: 0/1, true/false, "0"/"1"; null withdraws'
+    )
     time: TimeSection = TimeSection()
-    time_granularity_ms: DurationMs = Field(1, alias="time_granularity", description="`1d` for date-only label times")
+    time_granularity_ms: DurationMs = Field(
+        default=1,
+        alias="time_granularity",
+        ge=1,
+        le=7 * 86_400_000,
+        description='What a label time stands for: "1d" for date-only times. It counts as the last millisecond of that',
+    )
+
+    @model_validator(mode="after")
+    def _granularity_has_a_time(self) -> LabelsSection:
+        if self.time_granularity_ms > 1 and self.time.path is None:
+            raise ValueError("time_granularity is for label times out of the record: set labels.time.path too")
+        return self
 
 
 class RecordsSection(Section):
     """What holds for every record."""
 
-    max_record_bytes: int = Field(1_000_000, ge=100, description="A larger record is a reject")
-    max_depth: int = Field(32, ge=1, le=200, description="Deeper nested JSON is a reject")
+    max_record_bytes: int = Field(default=1_000_000, ge=100, description="A larger record is a reject")
+    max_depth: int = Field(default=32, ge=1, le=200, description="Deeper nested JSON is a reject")
     on_reject: Literal["dead_letter", "passthrough"] = Field(
-        "dead_letter", description="`passthrough`: the original also goes to `calibrated`, marked"
+        default="dead_letter", description="`passthrough`: the original also goes to `calibrated`, marked"
     )
 
 
 class ServingSection(Section):
     """How calibrate serves."""
 
-    output: Literal["compact", "enrich"] = "compact"
-    bootstrap: Literal["identity", "wait"] = Field("identity", description="What is served before the first snapshot")
-    snapshot_poll_ms: DurationMs = Field(1_000, alias="snapshot_poll")
+    output: Literal["compact", "enrich"] = Field(
+        default="compact",
+        description="`compact`: a fresh object; `enrich`: the original with the field `stream_calib` added",
+    )
+    bootstrap: Literal["identity", "wait"] = Field(
+        default="identity", description="Before the first snapshot: serve the raw score, marked, or wait"
+    )
+    snapshot_poll_ms: DurationMs = Field(
+        default=1_000, alias="snapshot_poll", description="At most so long until a new snapshot is seen"
+    )
     max_snapshot_staleness_ms: DurationMs = Field(
-        7 * 86_400_000, alias="max_snapshot_staleness", description="With the state away for longer, calibrate stops"
+        default=7 * 86_400_000,
+        alias="max_snapshot_staleness",
+        description="With the state away for longer, calibrate stops",
     )
     clock_records: Literal["wall", "off"] = Field(
-        "wall", description="`wall`: a clock record a second while the input is at its end; `off` where records are historical"
+        default="wall",
+        description="`wall`: a clock record a second while the input is at its end; `off` for historical records",
     )
-    max_batch_records: int = Field(5_000, ge=1, le=100_000)
-    p_min: float = Field(1e-6, gt=0, lt=0.1, description="Outputs lie within [p_min, 1 - p_min]")
+    max_batch_records: int = Field(default=5_000, ge=1, le=100_000, description="Records of one batch")
+    p_min: float = Field(default=1e-6, gt=0, lt=0.1, description="Outputs lie within [p_min, 1 - p_min]")
 
 
 class WindowsSection(Section):
     """Clocks, join and panes."""
 
-    horizon_ms: DurationMs = Field(alias="horizon", gt=0, le=45 * 86_400_000, description="How long after a score its label may be dated")
-    pane_ms: DurationMs = Field(3_600_000, alias="pane", ge=1_000, le=7 * 86_400_000)
-    score_lateness_ms: DurationMs = Field(300_000, alias="score_lateness")
-    label_lateness_ms: DurationMs = Field(3_600_000, alias="label_lateness")
-    max_clock_skew_ms: DurationMs | None = Field(
-        300_000, alias="max_clock_skew", description="An event further ahead of its record is not counted; \"off\" for historical records"
+    horizon_ms: DurationMs = Field(
+        alias="horizon", gt=0, le=45 * 86_400_000, description="How long after a score its label may be dated"
     )
-    max_input_skew_ms: DurationMs = Field(6 * 3_600_000, alias="max_input_skew")
-    idle_timeout_ms: DurationMs | None = Field(60_000, alias="idle_timeout", description="\"off\" where records are historical")
-    keep_panes: int = Field(2, ge=1, le=100)
-    settle_panes: int = Field(6, ge=1, description="A request unanswered for so many panes, and as much wall time, expires")
-    expire_requests: bool = Field(True, description="Off in lock-step replay")
-    shards: int = Field(16, ge=1, le=1024)
-    missing_label: Literal["ignore", "negative_at_horizon"] = "ignore"
+    pane_ms: DurationMs = Field(
+        default=3_600_000, alias="pane", ge=1_000, le=7 * 86_400_000, description="Length of the slices of event time"
+    )
+    score_lateness_ms: DurationMs = Field(
+        default=300_000, alias="score_lateness", description="A score older than its partition's clock by more is late"
+    )
+    label_lateness_ms: DurationMs = Field(
+        default=3_600_000,
+        alias="label_lateness",
+        description="A label older than its partition's clock by more is late",
+    )
+    max_clock_skew_ms: DurationMsOrOff = Field(
+        default=300_000,
+        alias="max_clock_skew",
+        description='An event further ahead of its record is not counted; "off" for historical records',
+    )
+    max_input_skew_ms: DurationMs = Field(
+        default=6 * 3_600_000, alias="max_input_skew", description="A partition further ahead of the slowest is paused"
+    )
+    idle_timeout_ms: DurationMsOrOff = Field(
+        default=60_000,
+        alias="idle_timeout",
+        description='A label partition silent for so long holds nothing up; "off" for historical records',
+    )
+    keep_panes: int = Field(
+        default=2, ge=1, le=100, description="Matured panes kept in the join before they are removed"
+    )
+    settle_panes: int = Field(
+        default=6, ge=1, description="A request unanswered for so many panes, and as much wall time, expires"
+    )
+    expire_requests: bool = Field(default=True, description="Off in lock-step replay")
+    shards: int = Field(default=16, ge=1, le=1024, description="Parts of the join; 1 is enough for a demo")
+    missing_label: Literal["ignore", "negative_at_horizon"] = Field(
+        default="ignore", description="What a score without a label at its horizon is: unlabelled, or a negative"
+    )
 
 
 class CalibrationSection(Section):
     """The map."""
 
-    score_groups: int = Field(100, ge=2, le=400)
-    prior_strength: float = Field(30.0, ge=0, description="Rows that the Platt prior counts for, in each score group")
-    offset_ridge: float = Field(20.0, gt=0, description="lambda of the group offsets")
-    level_prior: float = Field(300.0, gt=0, description="Prior of the common level offset")
-    structure_half_life_ms: DurationMs = Field(20 * 86_400_000, alias="structure_half_life", gt=0)
-    level_half_life_ms: DurationMs = Field(3 * 86_400_000, alias="level_half_life", gt=0)
+    score_groups: int = Field(default=100, ge=2, le=400, description="Score groups of the base map")
+    prior_strength: float = Field(
+        default=30.0, ge=0, description="Rows that the Platt prior counts for, in each score group"
+    )
+    offset_ridge: float = Field(default=20.0, gt=0, description="lambda of the group offsets")
+    level_prior: float = Field(default=300.0, gt=0, description="Prior of the common level offset")
+    structure_half_life_ms: DurationMs = Field(
+        default=20 * 86_400_000,
+        alias="structure_half_life",
+        gt=0,
+        description="Age at which a row counts half in the map",
+    )
+    level_half_life_ms: DurationMs = Field(
+        default=3 * 86_400_000, alias="level_half_life", gt=0, description="Age at which a row counts half in the level"
+    )
 
 
 class RefitSection(Section):
     """When to refit, and what a candidate must show."""
 
-    max_age_ms: DurationMs = Field(86_400_000, alias="max_age")
-    level_cadence_ms: DurationMs | None = Field(None, alias="level_cadence", description="Off by default")
-    cooldown_ms: DurationMs = Field(6 * 3_600_000, alias="cooldown")
-    min_new_labels: int = Field(1_000, ge=0, description="New mature labels before a drift refit")
-    min_rows: int = Field(2_000, ge=2, description="Labelled rows needed to fit")
-    min_positives: int = Field(50, ge=1)
-    gate_window_ms: DurationMs = Field(7 * 86_400_000, alias="gate_window", gt=0)
-    gate_margin: float = Field(0.02, ge=0, description="Share of the loss by which the lower bound may fall below no gain")
-    gate_min_rows: int = Field(100, ge=1, description="Labelled rows that the gate needs")
-    max_auc_drop: float = Field(0.002, ge=0)
+    max_age_ms: DurationMs = Field(
+        default=86_400_000, alias="max_age", gt=0, description="Refit when the last is older"
+    )
+    level_cadence_ms: DurationMsOrOff = Field(
+        default=None, alias="level_cadence", gt=0, description="How often the level alone is refitted"
+    )
+    cooldown_ms: DurationMs = Field(
+        default=6 * 3_600_000, alias="cooldown", description="Time after a request before drift may ask again"
+    )
+    min_new_labels: int = Field(default=1_000, ge=0, description="New mature labels before a drift refit")
+    min_rows: int = Field(default=2_000, ge=2, description="Labelled rows needed to fit")
+    min_positives: int = Field(default=50, ge=1, description="Positives needed to fit")
+    gate_window_ms: DurationMs = Field(
+        default=7 * 86_400_000, alias="gate_window", gt=0, description="Mature panes that judge a candidate"
+    )
+    gate_margin: float = Field(
+        default=0.02, ge=0, description="Share of the loss by which the lower bound may fall below no gain"
+    )
+    gate_min_rows: int = Field(default=100, ge=1, description="Labelled rows that the gate needs")
+    max_auc_drop: float = Field(default=0.002, ge=0, description="Most that a candidate may lose of the AUC")
 
 
 class DriftSection(Section):
     """What counts as drift."""
 
-    psi_window_ms: DurationMs = Field(86_400_000, alias="psi_window", gt=0, description="Whole seasons")
-    psi_threshold: float = Field(0.1, gt=0, description="psi0: excess below it is never drift")
-    psi_bins: int = Field(10, ge=2, le=100)
-    min_mass: float = Field(0.01, gt=0, lt=1, description="gamma: groups of smaller mass are not watched on their own")
-    false_alarm_days: float = Field(30, gt=0, description="At most one false refit alarm in so many days")
+    psi_window_ms: DurationMs = Field(
+        default=86_400_000, alias="psi_window", gt=0, description="Whole seasons of the traffic"
+    )
+    psi_threshold: float = Field(default=0.1, gt=0, description="psi0: excess below it is never drift")
+    psi_bins: int = Field(default=10, ge=2, le=100, description="Bins of the PSI")
+    min_mass: float = Field(
+        default=0.01, gt=0, lt=1, description="gamma: groups of smaller mass are not watched on their own"
+    )
+    false_alarm_days: float = Field(default=30, gt=0, description="At most one false refit alarm in so many days")
 
 
 class Config(Section):
@@ -187,3 +316,17 @@ class Config(Section):
     calibration: CalibrationSection = CalibrationSection()
     refit: RefitSection = RefitSection()
     drift: DriftSection = DriftSection()
+
+    @model_validator(mode="after")
+    def _windows_are_whole_panes(self) -> Config:
+        pane = self.windows.pane_ms
+        for key, window in (
+            ("refit.gate_window", self.refit.gate_window_ms),
+            ("drift.psi_window", self.drift.psi_window_ms),
+        ):
+            if window % pane:
+                raise ValueError(
+                    f"{key} = {duration_text(window)} is not a whole number of panes "
+                    f"(windows.pane = {duration_text(pane)}); windows are made of whole panes"
+                )
+        return self

@@ -72,9 +72,9 @@ def iso8601_ms(text: str) -> int | None:
     """Epoch milliseconds of an ISO 8601 date or date and time, None where it is none.
 
     ``2024-05-01``, ``2024-05-01T10:00``, ``2024-05-01 10:00:00.123456789+02:00``: a ``T`` or a blank between; seconds
-    may be left out; any number of fractional digits, cut to the millisecond; zone ``Z``, ``+0200``, ``+02:00``, ``+02``,
-    or none for UTC. A date alone is its midnight. Hour 24 and second 60 are refused. Not `datetime.fromisoformat`: what it
-    reads differs between Python 3.10 and 3.11.
+    may be left out; any number of fractional digits, cut to the millisecond; zone ``Z``, ``+0200``, ``+02:00``,
+    ``+02``, or none for UTC. A date alone is its midnight. Hour 24 and second 60 are refused. Not
+    `datetime.fromisoformat`: what it reads differs between Python 3.10 and 3.11.
     """
     match = _ISO.fullmatch(text)
     if match is None:

@@ -1,0 +1,38 @@
+"""What of the configuration names a generation of stored state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from stream_calib.calibration.grid import GRID_VERSION
+from stream_calib.config import Config
+from stream_calib.events.identity import UNIT_BUCKETS
+
+
+def semantic_hash(config: Config) -> str:
+    """16 hexadecimal digits; state made under another hash is refused, because its counts could not be compared.
+
+    In it: whatever changes how the same records are cut into cells, joined or made final: grid, number of unit buckets,
+    pane, horizon, both latenesses (a larger one would take events into panes that are final), shards, the attribute
+    names in their order (a signature is the tuple of their values), the unit, missing_label, the granularity of label
+    times. Not in it: the intersections (functions of the signature), where and in which scale or unit the users' fields
+    stand (they follow the users' schema, which may move while the meaning stays), the skew limit and everything that
+    only decides when something is done. What changes fits and requests has a hash of its own, kept with each request.
+    """
+    scores, labels, windows = config.scores, config.labels, config.windows
+    content = {
+        "attributes": list(scores.attributes),
+        "grid": GRID_VERSION,
+        "horizon_ms": windows.horizon_ms,
+        "label_lateness_ms": windows.label_lateness_ms,
+        "label_time_granularity_ms": labels.time_granularity_ms,
+        "missing_label": windows.missing_label,
+        "pane_ms": windows.pane_ms,
+        "score_lateness_ms": windows.score_lateness_ms,
+        "shards": windows.shards,
+        "unit": scores.unit,
+        "unit_buckets": UNIT_BUCKETS,
+    }
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -1,0 +1,76 @@
+"""The values of the configuration that have a form of their own: durations, addresses, topic names, field paths.
+
+Error messages say what is allowed; what was written is added by config_file, which knows what may be shown.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h|d)")
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_URL_SCHEMES = ("redis", "rediss", "unix")
+
+
+def _duration_ms(value: Any) -> int:
+    if not isinstance(value, str):
+        raise ValueError('a duration needs a unit; write it as text, as "5m" or "24h"')
+    match = _DURATION.fullmatch(value.strip())
+    if match is None:
+        raise ValueError('not a duration; write a number and a unit, as "500ms", "30s", "5m", "1h", "7d"')
+    return round(float(match[1]) * _UNITS_MS[match[2]])
+
+
+def _duration_ms_or_off(value: Any) -> int | None:
+    return None if value == "off" else _duration_ms(value)
+
+
+def duration_text(duration_ms: int) -> str:
+    """The duration as it is written in the file, in the largest unit that divides it."""
+    unit = next(name for name, ms in reversed(_UNITS_MS.items()) if duration_ms % ms == 0 and (duration_ms or ms == 1))
+    return f"{duration_ms // _UNITS_MS[unit]}{unit}"
+
+
+def _server_url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        sound = parts.scheme in _URL_SCHEMES and bool(parts.path if parts.scheme == "unix" else parts.hostname)
+        port = parts.port
+    except ValueError:
+        sound, port = (
+            False,
+            None,
+        )  # a bad port or a broken IPv6 address; the text may hold a password, so it is not shown
+    if not sound or port == 0:
+        raise ValueError('not the address of a server; write "redis://host:6379/0", "rediss://..." or "unix:///path"')
+    return value
+
+
+def _topic_name(value: str) -> str:
+    if not _TOPIC_NAME.fullmatch(value) or value in (".", ".."):
+        raise ValueError("not a topic name; use 1-249 characters of A-Z a-z 0-9 . _ -")
+    return value
+
+
+def _path(value: str) -> str:
+    if not all(value.split(".")):
+        raise ValueError('not a path; write field names with dots between them, as "prediction.score"')
+    return value
+
+
+_DURATION_SCHEMA = {"type": "string", "pattern": f"^{_DURATION.pattern}$"}
+
+DurationMs = Annotated[int, BeforeValidator(_duration_ms), Field(ge=0), WithJsonSchema(_DURATION_SCHEMA)]
+DurationMsOrOff = Annotated[
+    int | None,
+    BeforeValidator(_duration_ms_or_off),
+    WithJsonSchema({"type": "string", "pattern": f"^(off|{_DURATION.pattern})$"}),
+]
+ServerUrl = Annotated[str, AfterValidator(_server_url)]
+TopicName = Annotated[str, AfterValidator(_topic_name)]
+FieldPath = Annotated[str, AfterValidator(_path)]
