@@ -13,7 +13,9 @@ from stream_calib.transport.port import Outgoing
 from stream_calib.windows.state_store import Commit, StateStore
 
 
-def drain(state: StateStore, produce: Callable[[Sequence[Outgoing]], None], topic: str, limit: int = 100) -> list[Alert]:
+def drain(
+    state: StateStore, produce: Callable[[Sequence[Outgoing]], None], topic: str, limit: int = 100
+) -> list[Alert]:
     """Delivers up to `limit` alerts to the topic, keyed by deduplication key; returns those delivered, oldest first.
 
     `produce` (as `Log.produce`) returns when the log has the records; what it raises leaves the position where it was.

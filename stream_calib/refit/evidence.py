@@ -34,6 +34,14 @@ class GatePane:
     cells: MaturedCells
 
 
+@dataclass(frozen=True, slots=True)
+class PastWindow:
+    """One whole PSI window of matured panes, all unit buckets."""
+
+    winners: ScoredCells
+    labelled: int
+
+
 class Evidence:
     """Advance it pane by pane from `first_pane`; read what a fit and a gate need at any time."""
 
@@ -52,13 +60,11 @@ class Evidence:
         self.fit_positives = 0
         self.gate_panes: deque[GatePane] = deque(maxlen=panes_of(config.refit.gate_window_ms, pane_ms))
         self.window_panes = panes_of(config.drift.psi_window_ms, pane_ms)
-        self.windows: deque[ScoredCells] = deque(maxlen=PSI_WINDOWS)
-        """Winners (all buckets) of past PSI windows, whole ones, oldest first."""
+        self.windows: deque[PastWindow] = deque(maxlen=PSI_WINDOWS)
+        """Oldest first."""
         self._window_parts: list[ScoredCells] = []
+        self._window_labelled = 0
         self._coverage = CoverageState()
-        self.winners = 0
-        """Winners of all panes so far."""
-        self.labelled = 0
 
     @property
     def last_pane(self) -> int:
@@ -80,11 +86,10 @@ class Evidence:
         gate = _rows(cells, IS_GATE[cells.unit_bucket] & (cells.labelled > 0))
         self.gate_panes.append(GatePane(pane, verdict.complete, winners, gate))
         self._window_parts.append(ScoredCells(cells.signature, cells.grid_bin, cells.labelled + cells.unlabelled))
+        self._window_labelled += labelled
         if len(self._window_parts) == self.window_panes:
-            self.windows.append(ScoredCells.merge(self._window_parts))
-            self._window_parts = []
-        self.winners += winners
-        self.labelled += labelled
+            self.windows.append(PastWindow(ScoredCells.merge(self._window_parts), self._window_labelled))
+            self._window_parts, self._window_labelled = [], 0
         self.cells_sha256 = chained(self.cells_sha256, blob)
         self.next_pane = pane + 1
 

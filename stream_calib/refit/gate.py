@@ -1,0 +1,229 @@
+"""The gate: whether one candidate may replace what is served, judged on unit buckets that nothing was fitted on.
+
+Mean log-loss gain g over N labelled rows, both sides clipped at 1e-6. Its variance is the larger of two cluster-robust
+(ratio) estimates, with days and with unit buckets as blocks: B / (B - 1) sum_b (g_b - g n_b)^2 / N^2, g_b the gain
+and n_b the rows of block b. Lower bound at z = 1.645.
+
+* structure: passes iff g > 0 and the lower bound > - margin x loss;
+* level: refused only when the lower bound <= - margin x loss.
+
+Both: AUC may fall by at most `max_auc_drop`; no group may be harmed by more than the tolerance at a simultaneous
+(Bonferroni) lower bound; enough rows of both classes, and of panes that have their labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from stream_calib.calibration.metrics import LOG_LOSS_CLIP, auc
+from stream_calib.config import RefitSection
+from stream_calib.refit.roles import overlap
+from stream_calib.snapshot.report import GateReport, HarmedGroup
+
+Z = 1.645
+MIN_CLASS_ROWS = 10
+"""Positives, and negatives, that the gate needs."""
+GROUP_HARM_TOLERANCE = 0.05
+"""Share of a group's loss."""
+MIN_GROUP_ROWS = 10
+_SIGNIFICANT = 9
+
+
+@dataclass(frozen=True, slots=True)
+class GateGroups:
+    """One family: the names of its groups, and (k,) the group of each cell, -1 for none."""
+
+    names: Sequence[str]
+    group_of: NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class GateCells:
+    """Labelled cells of the gate's buckets in complete panes; columns (k,)."""
+
+    day: NDArray[np.int64]
+    unit_bucket: NDArray[np.uint8]
+    labelled: NDArray[np.int64]
+    positives: NDArray[np.int64]
+    served: NDArray[np.float64]
+    """Probability served now."""
+    candidate: NDArray[np.float64]
+    families: Sequence[GateGroups]
+
+
+@dataclass(frozen=True, slots=True)
+class GateWindow:
+    """Where the cells come from."""
+
+    kind: Literal["structure", "level"]
+    baseline: str | None
+    first_pane: int
+    last_pane: int
+    incomplete_panes: int
+    incomplete_share: float
+    """Of the window's winners."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Losses:
+    served: NDArray[np.float64]
+    """(k,) summed over the rows of a cell, as the others."""
+    gain: NDArray[np.float64]
+    square: NDArray[np.float64]
+    """Sum of squared gains."""
+
+
+def judge_candidate(cells: GateCells, window: GateWindow, config: RefitSection) -> GateReport:
+    """The report; `passed` says whether the candidate may be published."""
+    rows, positives = int(cells.labelled.sum()), int(cells.positives.sum())
+    days = len(np.unique(cells.day))
+    reasons: list[str] = []
+    if rows < config.gate_min_rows:
+        reasons.append(f"{rows} labelled rows on the gate's buckets; {config.gate_min_rows} are needed")
+    if min(positives, rows - positives) < MIN_CLASS_ROWS:
+        reasons.append(f"{positives} positives of {rows} rows; {MIN_CLASS_ROWS} of each class are needed")
+    if window.incomplete_share > 0.5:
+        reasons.append(f"{window.incomplete_share:.0%} of the window's scores are in panes without their labels")
+    report = GateReport(
+        kind=window.kind,
+        baseline=window.baseline,
+        first_pane=window.first_pane,
+        last_pane=window.last_pane,
+        incomplete_panes=window.incomplete_panes,
+        days=days,
+        rows=rows,
+        positives=positives,
+        margin=config.gate_margin,
+        role_overlap=overlap(),
+        passed=False,
+        reasons=tuple(reasons),
+    )
+    return report if reasons else _compare(cells, report, config)
+
+
+def _compare(cells: GateCells, report: GateReport, config: RefitSection) -> GateReport:
+    losses = _losses(cells)
+    rows = report.rows
+    gain, loss = float(losses.gain.sum()) / rows, float(losses.served.sum()) / rows
+    error_days = _block_errors(cells.day, np.zeros(len(cells.day), np.intp), 1, losses.gain, cells.labelled)[0]
+    error_buckets = _block_errors(
+        cells.unit_bucket, np.zeros(len(cells.day), np.intp), 1, losses.gain, cells.labelled
+    )[0]
+    # A single day, or a single bucket, says nothing of its own variance; the other one stands.
+    lower = gain - Z * float(np.nanmax([error_days, error_buckets, 0.0]))
+    auc_served = auc(cells.served, cells.labelled, cells.positives)
+    auc_candidate = auc(cells.candidate, cells.labelled, cells.positives)
+    harmed, underpowered = _groups(cells, losses)
+    reasons: list[str] = []
+    if report.kind == "structure" and gain <= 0:
+        reasons.append(f"the mean gain {gain:.6f} is not above 0")
+    if lower <= -config.gate_margin * loss:
+        limit = -config.gate_margin * loss
+        reasons.append(f"the gain's lower bound {lower:.6f} is not above {limit:.6f}, the margin's share of the loss")
+    if auc_served - auc_candidate > config.max_auc_drop:
+        reasons.append(f"AUC falls from {auc_served:.4f} to {auc_candidate:.4f}, by more than {config.max_auc_drop:g}")
+    reasons += [f"{g.name} is harmed by at least {g.harm_lower:.6f} on a loss of {g.loss:.6f}" for g in harmed]
+    found = {
+        "loss_served": _short(loss),
+        "loss_candidate": _short(loss - gain),
+        "gain": _short(gain),
+        "gain_lower": _short(lower),
+        "error_days": _short(error_days),
+        "error_buckets": _short(error_buckets),
+        "auc_served": _short(auc_served),
+        "auc_candidate": _short(auc_candidate),
+        "harmed_groups": tuple(harmed),
+        "underpowered_groups": tuple(underpowered),
+        "passed": not reasons,
+        "reasons": tuple(reasons),
+    }
+    return report.model_copy(update=found)
+
+
+def _losses(cells: GateCells) -> _Losses:
+    negatives = cells.labelled - cells.positives
+    served = np.clip(cells.served, LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
+    candidate = np.clip(cells.candidate, LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
+    gain_positive = np.log(candidate) - np.log(served)
+    gain_negative = np.log1p(-candidate) - np.log1p(-served)
+    return _Losses(
+        -(cells.positives * np.log(served) + negatives * np.log1p(-served)),
+        cells.positives * gain_positive + negatives * gain_negative,
+        cells.positives * gain_positive**2 + negatives * gain_negative**2,
+    )
+
+
+def _block_errors(
+    block: NDArray[np.generic],
+    group: NDArray[np.intp],
+    groups: int,
+    gain: NDArray[np.float64],
+    labelled: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """(groups,) standard errors of each group's mean gain with these blocks; nan with fewer than two blocks."""
+    distinct, place = np.unique(block, return_inverse=True)
+    cell = group * len(distinct) + place
+    size = groups * len(distinct)
+    gains = np.bincount(cell, gain, size).reshape(groups, -1)
+    rows = np.bincount(cell, labelled.astype(np.float64), size).reshape(groups, -1)
+    total = rows.sum(axis=1)
+    blocks = (rows > 0).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        residual = gains - (gains.sum(axis=1) / total)[:, None] * rows
+        errors = np.sqrt(blocks / (blocks - 1) * (residual**2).sum(axis=1)) / total
+    return np.where(blocks > 1, errors, np.nan)
+
+
+def _groups(cells: GateCells, losses: _Losses) -> tuple[list[HarmedGroup], list[str]]:
+    """Groups that are harmed, and groups too small to tell."""
+    tested: list[tuple[str, int, float, float, float]] = []
+    underpowered: list[str] = []
+    for family in cells.families:
+        inside = family.group_of >= 0
+        group, size = family.group_of[inside], len(family.names)
+        labelled, gain = cells.labelled[inside], losses.gain[inside]
+        rows = np.bincount(group, labelled.astype(np.float64), size)
+        mean = np.bincount(group, gain, size) / np.maximum(rows, 1)
+        loss = np.bincount(group, losses.served[inside], size) / np.maximum(rows, 1)
+        square = np.bincount(group, losses.square[inside], size)
+        # Few blocks can agree by chance in a small group; the variance of single rows is the least that is believed.
+        single = np.sqrt(np.maximum(square - rows * mean**2, 0.0)) / np.maximum(rows, 1)
+        by_day = _block_errors(cells.day[inside], group, size, gain, labelled)
+        by_bucket = _block_errors(cells.unit_bucket[inside], group, size, gain, labelled)
+        error = np.maximum(single, np.maximum(by_day, by_bucket))
+        for i in np.flatnonzero(rows > 0).tolist():
+            if rows[i] < MIN_GROUP_ROWS or math.isnan(error[i]):
+                underpowered.append(family.names[i])
+            else:
+                tested.append((family.names[i], int(rows[i]), -float(mean[i]), float(error[i]), float(loss[i])))
+    if not tested:
+        return [], sorted(underpowered)
+    z = float(ndtri(1 - 0.05 / len(tested)))
+    harmed: list[HarmedGroup] = []
+    for name, n, harm, error_of, loss_of in tested:
+        tolerance = GROUP_HARM_TOLERANCE * loss_of
+        if harm - z * error_of > tolerance:
+            harmed.append(
+                HarmedGroup(
+                    name=name, rows=n, harm=_round(harm), harm_lower=_round(harm - z * error_of), loss=_round(loss_of)
+                )
+            )
+        elif z * error_of > tolerance:
+            underpowered.append(name)
+    return harmed, sorted(underpowered)
+
+
+def _short(value: float) -> float | None:
+    """Nine significant digits, so that reports do not depend on the last bits of a sum; None for nan."""
+    return None if math.isnan(value) else _round(float(value))
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.{_SIGNIFICANT}g}") + 0.0

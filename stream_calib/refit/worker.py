@@ -1,0 +1,189 @@
+"""Answering refit requests: evidence, fit, gate, publication. Every request ends in one kept report."""
+
+from __future__ import annotations
+
+from stream_calib.config import Config
+from stream_calib.errors import (
+    FitError,
+    PublicationRefusedError,
+    SnapshotError,
+    StateError,
+    StateUnavailableError,
+)
+from stream_calib.events.contracts import ModelKey
+from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.fit import fit_structure, refit_level
+from stream_calib.refit.gate import judge_candidate
+from stream_calib.refit.gate_evidence import gate_cells, gate_window
+from stream_calib.refit.roles import ROLES
+from stream_calib.refit.settings import config_hash
+from stream_calib.snapshot.compiled import build_map, compile_snapshot
+from stream_calib.snapshot.decision_log import Outcome, Request
+from stream_calib.snapshot.model import LevelSnapshot, ResolvedSnapshot, Snapshot, StructureSnapshot
+from stream_calib.snapshot.report import GateReport, RefitReport
+from stream_calib.snapshot.store import SnapshotStore
+from stream_calib.windows.pane_record import PaneNames
+from stream_calib.windows.state_store import StateStore
+
+_PANES_A_READ = 256
+_UNNUMBERED = 1
+"""Sequence number of a candidate until the store gives it the next one."""
+
+
+class Refitter:
+    """Answers the requests of one model key. Keeps the evidence in memory from one request to the next."""
+
+    def __init__(self, state: StateStore, store: SnapshotStore, key: ModelKey, config: Config) -> None:
+        self._state, self._store, self._key, self._config = state, store, key, config
+        self._config_hash = config_hash(config)
+        self._evidence: Evidence | None = None
+
+    def run_once(self, token: str) -> RefitReport | None:
+        """Answers the open request, if there is one, under the refit lease's `token`; its report as kept, or None.
+
+        None too where the request was answered, expired or taken over meanwhile: the work is dropped. Raises
+        StateUnavailableError when the store is away; the request then stays open.
+        """
+        request = self._store.log().open_request
+        if request is None:
+            return None
+        try:
+            candidate, report = self._answer(request)
+        except StateUnavailableError:
+            raise
+        except (FitError, StateError, SnapshotError) as error:
+            candidate, report = None, self._report(request, "failed", f"{type(error).__name__}: {error}")
+        try:
+            if candidate is None:
+                self._store.settle(report, token)
+                return report
+            return self._publish(candidate, report, token)
+        except PublicationRefusedError:
+            return None
+
+    def _publish(self, candidate: Snapshot, report: RefitReport, token: str) -> RefitReport:
+        try:
+            version = self._store.publish(candidate, report, token)
+        except PublicationRefusedError as error:
+            superseded = report.model_copy(update={"outcome": "superseded", "detail": str(error)})
+            self._store.settle(superseded, token)
+            return superseded
+        return report.model_copy(update={"version": version})
+
+    def _answer(self, request: Request) -> tuple[Snapshot | None, RefitReport]:
+        if request.config_hash != self._config_hash or request.roles != ROLES:
+            return None, self._report(request, "failed", "the request was made under another configuration")
+        evidence = self._evidence_for(request)
+        if evidence is None:
+            return None, self._report(request, "failed", "the matured panes are not those that the request names")
+        parent = None if request.parent is None else self._store.load(request.parent)
+        if request.kind == "structure":
+            return self._structure(request, evidence, parent)
+        if parent is None:
+            return None, self._report(request, "failed", "a level refit needs a snapshot, and there is none")
+        return self._level(request, evidence, parent)
+
+    def _structure(
+        self, request: Request, evidence: Evidence, parent: ResolvedSnapshot | None
+    ) -> tuple[Snapshot | None, RefitReport]:
+        config, attributes = self._config, tuple(self._config.scores.attributes)
+        fit = fit_structure(evidence, self._state.signatures, config)
+        served = None if parent is None else compile_snapshot(parent)
+        candidate_map = build_map(attributes, fit.base, fit.families, fit.level, config.serving.p_min)
+        cells = gate_cells(evidence, self._state.signatures, config, served, candidate_map)
+        gate = judge_candidate(cells, gate_window(evidence, "structure", request.parent), config.refit)
+        if not gate.passed:
+            return None, self._gated(request, evidence, gate)
+        candidate = StructureSnapshot(
+            model=self._key.model,
+            model_version=self._key.version,
+            sequence=_UNNUMBERED,
+            parent=request.parent,
+            request_id=request.id,
+            first_pane=request.first_pane,
+            last_pane=request.last_pane,
+            cells_sha256=request.cells_sha256,
+            config_hash=request.config_hash,
+            pane_ms=config.windows.pane_ms,
+            attributes=attributes,
+            base=fit.base,
+            families=fit.families,
+            level=fit.level,
+            p_min=config.serving.p_min,
+            reference=fit.reference,
+            roles=ROLES,
+            rows=evidence.fit_rows,
+            positives=evidence.fit_positives,
+            gate=gate,
+        )
+        return candidate, self._gated(request, evidence, gate)
+
+    def _level(
+        self, request: Request, evidence: Evidence, parent: ResolvedSnapshot
+    ) -> tuple[Snapshot | None, RefitReport]:
+        structure, config = parent.structure, self._config
+        level = refit_level(evidence, self._state.signatures, structure, config)
+        candidate_map = build_map(structure.attributes, structure.base, structure.families, level, structure.p_min)
+        cells = gate_cells(evidence, self._state.signatures, config, compile_snapshot(parent), candidate_map)
+        gate = judge_candidate(cells, gate_window(evidence, "level", request.parent), config.refit)
+        if not gate.passed:
+            return None, self._gated(request, evidence, gate)
+        candidate = LevelSnapshot(
+            model=self._key.model,
+            model_version=self._key.version,
+            sequence=_UNNUMBERED,
+            parent=request.parent,
+            request_id=request.id,
+            last_pane=request.last_pane,
+            cells_sha256=request.cells_sha256,
+            config_hash=request.config_hash,
+            structure=parent.structure_version,
+            level=level,
+            gate=gate,
+        )
+        return candidate, self._gated(request, evidence, gate)
+
+    def _gated(self, request: Request, evidence: Evidence, gate: GateReport) -> RefitReport:
+        return RefitReport(
+            request_id=request.id,
+            kind=request.kind,
+            reason=request.reason,
+            pane=request.pane,
+            outcome="published" if gate.passed else "refused",
+            detail="the gate passed" if gate.passed else "; ".join(gate.reasons),
+            rows=evidence.fit_rows,
+            positives=evidence.fit_positives,
+            gate=gate,
+        )
+
+    def _report(self, request: Request, outcome: Outcome, detail: str) -> RefitReport:
+        return RefitReport(
+            request_id=request.id,
+            kind=request.kind,
+            reason=request.reason,
+            pane=request.pane,
+            outcome=outcome,
+            detail=detail,
+        )
+
+    # --- evidence
+
+    def _evidence_for(self, request: Request) -> Evidence | None:
+        """Evidence of exactly the panes that the request names; None where their bytes are others."""
+        for evidence in (self._evidence, Evidence(request.first_pane, self._config)):
+            if evidence is None or evidence.first_pane != request.first_pane or evidence.last_pane > request.last_pane:
+                continue
+            self._evidence = None  # half advanced, it must not be used again
+            self._advance(evidence, request.last_pane)
+            if evidence.cells_sha256 == request.cells_sha256:
+                self._evidence = evidence
+                return evidence
+        return None
+
+    def _advance(self, evidence: Evidence, last_pane: int) -> None:
+        while evidence.next_pane <= last_pane:
+            panes = range(evidence.next_pane, min(evidence.next_pane + _PANES_A_READ, last_pane + 1))
+            for pane, blob in zip(panes, self._state.blobs([PaneNames.of(p).matured for p in panes]), strict=True):
+                if blob is None:
+                    raise StateError(f"matured cells of pane {pane} are not in the state store")
+                evidence.advance(pane, blob)

@@ -1,0 +1,135 @@
+"""Following the current snapshot from a process that serves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stream_calib.calibration.served_map import ServedMap
+from stream_calib.errors import DamagedSnapshotError, StateUnavailableError
+from stream_calib.snapshot.compiled import compile_snapshot
+from stream_calib.snapshot.model import LevelSnapshot, ResolvedSnapshot, decode_snapshot, resolve, sequence_of
+from stream_calib.windows.state_store import Commit, StateStore
+
+_VERIFY_POLLS = 60
+"""Polls between two looks at whether the store still has the blobs that are served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One snapshot, ready to be applied. Take one for a batch and use it for the whole batch."""
+
+    version: str
+    sequence: int
+    map: ServedMap
+
+
+class SnapshotFollower:
+    """Gives the snapshot to serve, and keeps the last good one while the store is away or holds damaged bytes.
+
+    It never goes to a lower sequence number unless the history has a rollback to it after the version that it holds.
+    Where the store lost the blobs of what is served, it puts them back; it never moves the pointer. Not thread-safe.
+    """
+
+    def __init__(
+        self, state: StateStore, *, poll_ms: int, max_staleness_ms: int, clock_ms: Callable[[], int]
+    ) -> None:
+        """`clock_ms`: monotonic, milliseconds."""
+        self._state, self._poll_ms, self._max_staleness_ms, self._clock_ms = state, poll_ms, max_staleness_ms, clock_ms
+        self._served: Served | None = None
+        self._blobs: dict[str, bytes] = {}
+        self._polled_ms: int | None = None
+        self._reached_ms: int | None = None
+        self._since_verified = 0
+        self.damaged: str | None = None
+        """Version that the pointer names and that cannot be loaded; None where all is well."""
+        self.behind = False
+        """The pointer is behind what is served without a logged rollback: the store lost writes."""
+
+    @property
+    def staleness_ms(self) -> int:
+        """Time since the pointer was last read, 0 before the first poll."""
+        return 0 if self._reached_ms is None else self._clock_ms() - self._reached_ms
+
+    def current(self) -> Served | None:
+        """What to serve; None before the first publication. Reads the store at most once a poll interval.
+
+        Raises StateUnavailableError where the store has been away for longer than `max_staleness_ms`, or was never
+        reached; DamagedSnapshotError where the current snapshot cannot be loaded and there is none to go on with.
+        """
+        now = self._clock_ms()
+        if self._polled_ms is not None and now - self._polled_ms < self._poll_ms:
+            return self._served
+        try:
+            self._poll()
+        except StateUnavailableError as error:
+            if self._reached_ms is None:
+                raise
+            away_ms = now - self._reached_ms
+            if away_ms > self._max_staleness_ms:
+                raise StateUnavailableError(
+                    f"the state store has been away for {away_ms} ms, longer than max_snapshot_staleness"
+                ) from error
+        else:
+            self._reached_ms = now
+        self._polled_ms = now
+        return self._served
+
+    def _poll(self) -> None:
+        pointer = self._state.read(["current"])["current"] or None
+        held = self._served
+        self.behind = held is not None and (pointer is None or self._lost(held, pointer))
+        if self.behind:
+            self._put_back()
+        elif held is not None and pointer == held.version:
+            self.damaged = None
+            self._since_verified += 1
+            if self._since_verified >= _VERIFY_POLLS:
+                self._put_back()
+        elif pointer is not None:
+            self._take(pointer)
+
+    def _lost(self, held: Served, pointer: str) -> bool:
+        """Whether the pointer is at a lower sequence although nobody rolled back to it."""
+        if sequence_of(pointer) >= held.sequence:
+            return False
+        moves = [json.loads(raw) for raw in self._state.entries("history", 0)]
+        places = [i for i, move in enumerate(moves) if move["version"] == held.version]
+        if not places:
+            return True
+        return not any(m["what"] == "rollback" and m["version"] == pointer for m in moves[places[-1] :])
+
+    def _take(self, version: str) -> None:
+        try:
+            resolved, blobs = self._load(version)
+            self._served = Served(version, resolved.sequence, compile_snapshot(resolved))
+        except DamagedSnapshotError:
+            self.damaged = version
+            if self._served is None:
+                raise
+            return
+        self._blobs, self.damaged, self._since_verified = blobs, None, 0
+
+    def _load(self, version: str) -> tuple[ResolvedSnapshot, dict[str, bytes]]:
+        blobs = {f"snapshot:{version}": self._blob(version)}
+        snapshot = decode_snapshot(version, blobs[f"snapshot:{version}"])
+        if not isinstance(snapshot, LevelSnapshot):
+            return resolve(version, snapshot, None), blobs
+        below = self._blob(snapshot.structure)
+        blobs[f"snapshot:{snapshot.structure}"] = below
+        return resolve(version, snapshot, decode_snapshot(snapshot.structure, below)), blobs
+
+    def _blob(self, version: str) -> bytes:
+        (encoded,) = self._state.blobs([f"snapshot:{version}"])
+        if encoded is None:
+            raise DamagedSnapshotError(f"snapshot {version} is current, but its blob is not in the state store")
+        return encoded
+
+    def _put_back(self) -> None:
+        self._since_verified = 0
+        names = list(self._blobs)
+        stored = self._state.blobs(names)
+        lost = {n: self._blobs[n] for n, found in zip(names, stored, strict=True) if found != self._blobs[n]}
+        if lost:
+            self._state.commit(Commit(blobs=lost))
