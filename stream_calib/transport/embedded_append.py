@@ -107,8 +107,9 @@ class Writer:
         number(writer_key(self._instance))
         packed: dict[TopicPartition, list[bytes]] = {}
         for record in outputs:
-            if (state := self._topics.get(record.topic)) is None:
-                state = self._topics[record.topic] = self._describe(record.topic)
+            state = self._topics.get(record.topic)
+            if state is None or (record.partition is not None and record.partition >= state.partitions):
+                state = self._topics[record.topic] = self._describe(record.topic)  # first use, or it may have grown
             partition = TopicPartition(record.topic, self._partitioner.choose(record, state.partitions))
             if (entries := packed.get(partition)) is None:
                 entries = packed[partition] = []

@@ -130,8 +130,9 @@ class EmbeddedConsumer(Consumer):
 
     def _read_once(self, max_records: int) -> PolledBatch:
         """Reads and heartbeat in one round trip. Partitions that are new with this heartbeat give records next time."""
-        before = {p: lease.end - self._position(p) for p, lease in self._membership.leases.items()}
-        counts = fair_counts(self._readable(), before, max_records, self._turn)
+        known = self._membership.leases
+        backlog = {p: lease.end - self._position(p) for p, lease in known.items()}
+        counts = fair_counts(self._readable(), backlog, max_records, self._turn)
         self._turn += 1
         *found, reply = self._round_trip(counts)
         if not self._membership.take_reply(reply):
@@ -140,17 +141,19 @@ class EmbeddedConsumer(Consumer):
                 "the log's server has lost the last writes before a crash: go back to the committed positions"
             )
         leases = self._membership.leases
-        self._positions = {p: offset for p, offset in self._positions.items() if p in leases}
-        owned = {p: entries for p, entries in zip(counts, found, strict=True) if p in leases}
+        # A partition under another token was another member's in between: its position is not ours any more.
+        kept = {p for p, lease in leases.items() if p in known and known[p].token == lease.token}
+        self._positions = {p: offset for p, offset in self._positions.items() if p in kept}
+        owned = {p: entries for p, entries in zip(counts, found, strict=True) if p in kept}
         for partition, entries in owned.items():
-            self._refuse_a_gap(partition, entries, before[partition])
+            self._refuse_a_gap(partition, entries, backlog[partition])
         records: list[Record] = []
         ranges: dict[TopicPartition, OffsetRange] = {}
-        for partition, kept in fair_cut({p: len(entries) for p, entries in owned.items()}, max_records).items():
-            if kept:
-                records += unpack(partition, owned[partition][:kept])
+        for partition, count in fair_cut({p: len(entries) for p, entries in owned.items()}, max_records).items():
+            if count:
+                records += unpack(partition, owned[partition][:count])
                 start = self._position(partition)
-                ranges[partition] = OffsetRange(start, start + kept)
+                ranges[partition] = OffsetRange(start, start + count)
         for partition, span in ranges.items():
             self._positions[partition] = span.end
         at_end = frozenset(p for p, lease in leases.items() if self._position(p) == lease.end)
