@@ -46,9 +46,8 @@ def fit_offsets(
         largest = 0.0
         for member, offset in zip(cells.members, offsets, strict=True):
             residual, curvature = cells.residual_and_curvature(shift)
-            residual = np.bincount(member, residual, len(offset)) - ridge * offset
-            curvature = np.bincount(member, curvature, len(offset)) + ridge
-            step = np.clip(np.asarray(residual / curvature), -LARGEST_STEP, LARGEST_STEP)
+            slope = np.bincount(member, residual, len(offset)) - ridge * offset
+            step = np.clip(slope / (np.bincount(member, curvature, len(offset)) + ridge), -LARGEST_STEP, LARGEST_STEP)
             step[0] = 0.0
             offset += step
             shift += step[member]

@@ -1,0 +1,82 @@
+"""What every metric is given: probabilities with the weight of labelled rows and of positives behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError, WeightError
+
+LOG_LOSS_CLIP = 1e-6
+"""Probabilities are kept within [1e-6, 1 - 1e-6] where a logarithm is taken, on both sides of every comparison, so that
+one confident mistake does not decide it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluated:
+    """Columns of shape (k,) and dtype float64, without entries of weight 0; a row is an entry of its own.
+
+    `value`: probabilities; `labelled`, `positives`: weight of labelled rows and of positives; `squared`: sum of the
+    squared weights of the rows, from which the effective number of rows in a bin follows.
+    """
+
+    value: NDArray[np.float64]
+    labelled: NDArray[np.float64]
+    positives: NDArray[np.float64]
+    squared: NDArray[np.float64]
+
+    @classmethod
+    def of_rows(cls, label: ArrayLike, probability: ArrayLike, weight: ArrayLike | None) -> Evaluated:
+        """From labels (n,) of 0 and 1, probabilities (n,) in [0, 1], weights (n,) >= 0 or None (all 1).
+
+        Raises LengthMismatchError, NonFiniteInputError, WeightError; FitError for other labels or no rows.
+        """
+        value, y = np.asarray(probability, dtype=np.float64), np.asarray(label)
+        w = np.ones(y.shape) if weight is None else np.asarray(weight, dtype=np.float64)
+        if len(y) and not ((y == 0) | (y == 1)).all():
+            raise FitError("labels must be 0 or 1; leave rows without a label out of the evaluation")
+        return cls._checked(value, w, w * y, w * w)
+
+    @classmethod
+    def of_counts(cls, value: ArrayLike, labelled: ArrayLike, positives: ArrayLike) -> Evaluated:
+        """From probabilities (k,) and numbers of labelled rows and positives (k,) that have them.
+
+        Raises LengthMismatchError, NonFiniteInputError, WeightError; FitError where no rows are labelled.
+        """
+        n = np.asarray(labelled, dtype=np.float64)
+        return cls._checked(np.asarray(value, dtype=np.float64), n, np.asarray(positives, dtype=np.float64), n)
+
+    @classmethod
+    def _checked(
+        cls,
+        value: NDArray[np.float64],
+        labelled: NDArray[np.float64],
+        positives: NDArray[np.float64],
+        squared: NDArray[np.float64],
+    ) -> Evaluated:
+        if value.ndim != 1 or value.shape != labelled.shape or value.shape != positives.shape:
+            shapes = f"probabilities {value.shape}, labels or labelled {labelled.shape}, positives {positives.shape}"
+            raise LengthMismatchError(f"{shapes}: all need the same shape (n,)")
+        for name, column in (("probabilities", value), ("weights", labelled), ("positives", positives)):
+            if not np.isfinite(column).all():
+                raise NonFiniteInputError(f"{name} hold NaN or infinity; leave those rows out")
+        if ((value < 0) | (value > 1)).any():
+            raise FitError("probabilities must lie in [0, 1]; evaluate calibrated or raw scores, not log-odds")
+        if (labelled < 0).any() or (positives < 0).any() or (positives > labelled).any():
+            raise WeightError("weights must be 0 or more, and positives no more than labelled")
+        used = labelled > 0
+        if not used.any():
+            raise FitError("there are no labelled rows to evaluate")
+        if used.all():
+            return cls(value, labelled, positives, squared)
+        return cls(value[used], labelled[used], positives[used], squared[used])
+
+    @property
+    def total(self) -> float:
+        return float(self.labelled.sum())
+
+    @property
+    def base_rate(self) -> float:
+        return float(self.positives.sum()) / self.total
