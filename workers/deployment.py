@@ -1,0 +1,89 @@
+"""From a configuration to connected parts. Each role makes its own: connections are not shared between threads."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from uuid import uuid4
+
+import redis
+
+from stream_calib.config import Config
+from stream_calib.config_identity import semantic_hash
+from stream_calib.errors import StateUnavailableError
+from stream_calib.events.contracts import ModelKey
+from stream_calib.redis_connection import answering, connect
+from stream_calib.snapshot.store import SnapshotStore
+from stream_calib.transport.embedded import EmbeddedLog
+from stream_calib.transport.port import Log, TopicPartition
+from stream_calib.windows.panes import PaneSettings
+from stream_calib.windows.redis_shards import RedisShards
+from stream_calib.windows.redis_state import RedisState
+from workers.role import wall_clock_ms
+from workers.status_board import StatusBoard
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Connected parts over the state's server, for one model key."""
+
+    client: redis.Redis
+    model_key: ModelKey
+    generation: str
+    store: RedisState
+    shards: RedisShards
+    snapshots: SnapshotStore
+    board: StatusBoard
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def model_key(config: Config) -> ModelKey:
+    return ModelKey.of(config.model.name, config.model.version)
+
+
+def open_log(config: Config) -> Log:
+    """Raises TransportError where the log does not answer, ConfigurationError where it cannot be used."""
+    return EmbeddedLog(config.log.url, session_timeout_ms=config.log.session_timeout_ms)
+
+
+def open_state(config: Config) -> State:
+    """Raises StateUnavailableError where the server does not answer, ConfigurationError where it cannot be used."""
+    with answering(StateUnavailableError, f"connecting to the state at {config.redis.url}"):
+        client = connect(config.redis.url)
+    key, generation = model_key(config), semantic_hash(config)
+    store = RedisState(client, key)
+    shards = RedisShards(client, key, config.windows.shards, PaneSettings.of(config))
+    snapshots = SnapshotStore(store, key, generation, config.windows.pane_ms, wall_clock_ms)
+    return State(client, key, generation, store, shards, snapshots, StatusBoard(client, key))
+
+
+def create_topics(log: Log, config: Config) -> None:
+    """Creates the topics that are not there: scores, blocks and calibrated have one number of partitions."""
+    topics = config.topics
+    for topic in (topics.scores, topics.blocks, topics.calibrated):
+        log.create_topic(topic, config.log.score_partitions)
+    log.create_topic(topics.labels, config.log.label_partitions)
+    for topic in (topics.dead_letters, topics.alerts):
+        log.create_topic(topic, 1)
+
+
+def input_starts(log: Log, config: Config) -> dict[str, int]:
+    """Input key -> position from which a new model key reads it: the start of every partition of blocks and labels."""
+    return {
+        input_key(log, side, TopicPartition(topic, partition)): 0
+        for side, topic in (("s", config.topics.blocks), ("l", config.topics.labels))
+        for partition in range(log.partitions(topic))
+    }
+
+
+def input_key(log: Log, side: str, partition: TopicPartition) -> str:
+    """The name under which shards keep an input's position: it holds the topic's identity, not its name."""
+    return f"{side}:{log.topic_id(partition.topic)}:{partition.partition}"
+
+
+def member_name() -> str:
+    """Names this process in groups, leases and statuses."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"

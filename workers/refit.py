@@ -1,0 +1,61 @@
+"""refit: answers the requests of the decision log, under a lease with a fencing token."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from stream_calib import metrics
+from stream_calib.config import Config
+from stream_calib.refit.worker import Refitter
+from stream_calib.snapshot.store import REFIT_LEASE
+from workers.deployment import State, member_name, open_state
+from workers.role import Role, wall_clock_ms
+from workers.status_board import MemberStatus
+
+_LOG = logging.getLogger(__name__)
+
+_LEASE_MS = 30_000
+_RENEW_AFTER_MS = 1_000
+_STATUS_EVERY_MS = 1_000
+
+
+class Refit(Role):
+    """One process at a time works; what another one publishes meanwhile is refused by its token."""
+
+    name = "refit"
+
+    def __init__(self, config: Config, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self._config = config
+        self._clock_ms = clock_ms
+        self._member = member_name()
+        self._state: State | None = None
+        self._answered = self._reported_at = self._renewed_at = 0
+        self._token: str | None = None
+
+    def open(self) -> None:
+        self.close()
+        self._state = state = open_state(self._config)
+        self._refitter = Refitter(state.store, state.snapshots, state.model_key, self._config)
+
+    def step(self) -> bool:
+        assert self._state is not None
+        now = self._clock_ms()
+        if self._token is None or now - self._renewed_at >= _RENEW_AFTER_MS:
+            self._token, self._renewed_at = self._state.store.acquire_lease(REFIT_LEASE, self._member, _LEASE_MS), now
+        report = self._refitter.run_once(self._token) if self._token else None
+        if report is not None:
+            self._answered += 1
+            metrics.REFITS.labels(report.outcome).inc()
+            _LOG.info("refit %s (%s): %s, %s", report.kind, report.reason, report.outcome, report.detail)
+        if report is not None or now - self._reported_at >= _STATUS_EVERY_MS:
+            self._reported_at = now
+            facts = {"answered": self._answered, "active": self._token is not None}
+            self._state.board.put(MemberStatus(self.name, self._member, now, facts))
+        return report is not None
+
+    def close(self) -> None:
+        if self._state is not None:
+            self._state.store.release_lease(REFIT_LEASE, self._member)
+            self._state.close()
+            self._state, self._token = None, None

@@ -1,0 +1,78 @@
+"""One role's loop: steps until it is asked to stop, waits while there is nothing to do, goes on when a server is away."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+
+from stream_calib.errors import StateUnavailableError, TransportError
+
+_LOG = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 5.0
+
+
+class Role(ABC):
+    """What a role does. Not thread-safe: one thread calls it, from `open` to `close`."""
+
+    name: str
+
+    @abstractmethod
+    def open(self) -> None:
+        """Connects. May raise what `step` may raise; it is then called again."""
+
+    @abstractmethod
+    def step(self) -> bool:
+        """A bounded piece of work; False when there was nothing to do. Blocks for at most a fraction of a second.
+
+        StateUnavailableError and TransportError: the step is tried again after a pause. Anything else ends the process.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Gives up leases and connections. Called once, also after an error."""
+
+
+class RoleLoop(threading.Thread):
+    """Runs a role in a thread of its own until `stop` is set or it fails."""
+
+    def __init__(self, role: Role, stop: threading.Event, idle_wait_s: float) -> None:
+        super().__init__(name=role.name, daemon=True)
+        self.role = role
+        self.error: BaseException | None = None
+        self._stop_asked = stop
+        self._idle_wait_s = idle_wait_s
+
+    def run(self) -> None:
+        try:
+            self._loop()
+        except Exception as error:
+            # Kept for the main thread, which ends the process with it; nothing is swallowed.
+            self.error = error
+            _LOG.critical("%s ended: %s", self.role.name, error, exc_info=error)
+        finally:
+            self._stop_asked.set()
+            self.role.close()
+
+    def _loop(self) -> None:
+        opened, pause = False, _FIRST_PAUSE_S
+        while not self._stop_asked.is_set():
+            try:
+                if not opened:
+                    self.role.open()
+                    opened = True
+                if not self.role.step():
+                    self._stop_asked.wait(self._idle_wait_s)
+                pause = _FIRST_PAUSE_S
+            except (StateUnavailableError, TransportError) as error:
+                _LOG.warning("%s pauses for %.2g s: %s", self.role.name, pause, error)
+                self._stop_asked.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def wall_clock_ms() -> int:
+    """Wall time in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
