@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from stream_calib.calibration.metrics import LOG_LOSS_CLIP, auc
+from stream_calib.calibration.metrics import LOG_LOSS_CLIP, auc_of_counts
 from stream_calib.config import RefitSection
 from stream_calib.refit.roles import overlap
 from stream_calib.snapshot.report import GateReport, HarmedGroup
@@ -118,8 +118,8 @@ def _compare(cells: GateCells, report: GateReport, config: RefitSection) -> Gate
     )[0]
     # A single day, or a single bucket, says nothing of its own variance; the other one stands.
     lower = gain - Z * float(np.nanmax([error_days, error_buckets, 0.0]))
-    auc_served = auc(cells.served, cells.labelled, cells.positives)
-    auc_candidate = auc(cells.candidate, cells.labelled, cells.positives)
+    auc_served = auc_of_counts(cells.served, cells.labelled, cells.positives)
+    auc_candidate = auc_of_counts(cells.candidate, cells.labelled, cells.positives)
     harmed, underpowered = _groups(cells, losses)
     reasons: list[str] = []
     if report.kind == "structure" and gain <= 0:
