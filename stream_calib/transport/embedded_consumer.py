@@ -56,6 +56,8 @@ class EmbeddedConsumer(Consumer):
         self._writer = Writer(client, self._membership.instance, describe)
         self._max_wait_ms = max(1, min(_MAX_WAIT_MS, session_timeout_ms // 3))
         self._positions: dict[TopicPartition, int] = {}
+        self._unsettled: set[TopicPartition] = set()
+        """Partitions whose committed position is not known since a commit failed."""
         self._paused: frozenset[TopicPartition] = frozenset()
         self._turn = 0
 
@@ -111,6 +113,7 @@ class EmbeddedConsumer(Consumer):
                 group_key(self._membership.group, partition.topic), f"position:{partition.partition}"
             )
         committed = None if found is None else int(found)
+        self._unsettled.discard(partition)
         if lease := self._membership.leases.get(partition):
             lease.committed = committed
         return committed
@@ -140,6 +143,7 @@ class EmbeddedConsumer(Consumer):
             raise TransportError(
                 "the log's server has lost the last writes before a crash: go back to the committed positions"
             )
+        self._unsettled.clear()
         leases = self._membership.leases
         # A partition under another token was another member's in between: its position is not ours any more.
         kept = {p for p, lease in leases.items() if p in known and known[p].token == lease.token}
@@ -202,6 +206,8 @@ class EmbeddedConsumer(Consumer):
 
     def _starting_position(self, partition: TopicPartition) -> int:
         lease = self._membership.leases[partition]
+        if partition in self._unsettled:
+            self.committed(partition)
         if lease.committed is not None:
             return lease.committed
         if not self._start.earliest and lease.began_with_group:
@@ -213,6 +219,7 @@ class EmbeddedConsumer(Consumer):
     def _begin_again(self, partitions: Mapping[TopicPartition, int]) -> None:
         for partition in partitions:
             self._positions.pop(partition, None)
+            self._unsettled.add(partition)
 
     def _wait(self, readable: Sequence[TopicPartition], left_ms: float) -> None:
         """Until there is a new record in one of the partitions, or it is time for a heartbeat."""

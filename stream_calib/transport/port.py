@@ -11,7 +11,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+C = TypeVar("C", bound="Consumer")
+L = TypeVar("L", bound="Log")
 
 
 class TopicPartition(NamedTuple):
@@ -117,7 +120,7 @@ class Consumer(ABC):
     def close(self) -> None:
         """Leaves the group. Uncommitted work is dropped."""
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self: C) -> C:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -159,7 +162,7 @@ class Log(ABC):
     def close(self) -> None:
         """Ends the connection."""
 
-    def __enter__(self) -> Log:
+    def __enter__(self: L) -> L:
         return self
 
     def __exit__(self, *_: object) -> None:
