@@ -15,6 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,14 +31,18 @@ _MAX_SOCKET_PATH = 100
 """Bytes; systems allow 104 to 108 for a unix socket's path."""
 
 _HOLDER = """
+runtime=$1
+shift
 sh -c 'echo $$; exec "$@" 2>&1' server "$@" &
 server=$!
 exec >&-
-read -r _
+read -r _ || orphaned=1
 kill -TERM $server 2>/dev/null
 wait $server
+[ -z "$orphaned" ] || rm -rf -- "$runtime"
 """
-# The holder closes its own end of the output, so its end of file means that the server itself has ended.
+# The holder closes its own end of the output, so its end of file means that the server itself has ended. A line on its
+# input is an orderly end; the mere end of file means that nobody is left to remove the temporary directory.
 
 
 def find_server() -> Path:
@@ -109,7 +114,7 @@ class EmbeddedServer:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._socket.unlink(missing_ok=True)
         atexit.register(self.stop)
-        command = ["sh", "-c", _HOLDER, "stream-calib-server", str(self._binary), *self._options()]
+        command = ["sh", "-c", _HOLDER, "holder", str(self._runtime), str(self._binary), *self._options()]
         self._holder = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -187,6 +192,11 @@ class EmbeddedServer:
         assert holder.stdout is not None
         if how == signal.SIGKILL:
             os.kill(pid, signal.SIGKILL)  # the holder has not reaped it, so the id cannot be another process's
+        try:
+            holder.stdin.write(b"\n")
+        except BrokenPipeError:  # somebody killed the holder; the server is still of its process group
+            with suppress(ProcessLookupError):  # the server may have ended too
+                os.killpg(holder.pid, signal.SIGKILL)
         holder.stdin.close()
         holder.stdout.close()
         try:

@@ -61,6 +61,9 @@ def test_ends_when_its_parent_is_killed() -> None:
         except redis.ConnectionError:
             break
         assert time.monotonic() < deadline, f"server {pid} outlived its parent"
+    runtime = Path(url.removeprefix("unix://").split("?")[0]).parent
+    while runtime.exists():
+        assert time.monotonic() < deadline, f"{runtime} was left behind"
 
 
 @pytest.mark.services
