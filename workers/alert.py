@@ -39,7 +39,8 @@ class AlertDelivery(Role):
         self._log = open_log(self._config)
 
     def step(self) -> bool:
-        assert self._state is not None and self._log is not None
+        assert self._state is not None
+        assert self._log is not None
         now = self._clock_ms()
         if not self._state.store.acquire_lease(LEASE, self._member, _LEASE_MS):
             return False

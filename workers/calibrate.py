@@ -1,4 +1,5 @@
-"""calibrate: every score gets exactly one output (or dead letter), and its row goes on to the monitor, in one commit."""
+"""calibrate: every score gets exactly one output (or dead letter), and its row goes on to the monitor, in one
+commit."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from rich.progress import Progress
@@ -21,7 +22,7 @@ from stream_calib.errors import StreamCalibError
 from stream_calib.events.control import clock_record
 from stream_calib.transport.port import Log, Outgoing
 from workers.calibrate import Calibrate
-from workers.deployment import State, create_topics
+from workers.deployment import State
 from workers.role import wall_clock_ms
 from workers.run import ROLES
 
@@ -86,7 +87,6 @@ class LockStep:
     def __init__(self, log: Log, state: State, config: Config, flights: Flights, roles: RoleProcesses) -> None:
         self._log, self._state, self._config = log, state, config
         self._flights, self._roles = flights, roles
-        create_topics(log, config)
 
     def run(self, days: Sequence[Day], progress: Progress) -> None:
         """Streams the days and closes the topics. Raises DemoError when nothing moves any more."""
@@ -175,6 +175,16 @@ def refit_outcomes(state: State) -> tuple[Counter[str], Counter[str]]:
     reports = state.snapshots.reports()
     refused = Counter(report.detail.split(":")[0] for report in reports if report.outcome == "refused")
     return Counter(report.outcome for report in reports), refused
+
+
+def demo_config_file() -> Path:
+    """The flights deployment: packaged with the wheel, or in the examples of a checkout."""
+    packaged = Path(str(files("stream_calib.demo").joinpath("data/stream-calib.toml")))
+    checkout = Path(__file__).parents[1] / "examples" / "flights" / "stream-calib.toml"
+    found = next((path for path in (packaged, checkout) if path.is_file()), None)
+    if found is None:
+        raise DemoError(f"neither {packaged} nor {checkout} is there; reinstall stream-calib")
+    return found
 
 
 def _date(time_ms: int) -> str:

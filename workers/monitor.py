@@ -89,7 +89,8 @@ class Monitor(Role):
         self._consumer = log.consumer(GROUP, list(self._side), member=self._member)
 
     def step(self) -> bool:
-        assert self._log is not None and self._state is not None
+        assert self._log is not None
+        assert self._state is not None
         polled = self._consumer.poll(_MAX_RECORDS, _POLL_MS)
         self._take_over()
         if polled.records:
@@ -134,7 +135,8 @@ class Monitor(Role):
         self._consumer.seek(partition, mark.next)
 
     def _apply(self, polled: PolledBatch) -> None:
-        assert self._state is not None and self._log is not None
+        assert self._state is not None
+        assert self._log is not None
         by_partition: dict[TopicPartition, list[Record]] = defaultdict(list)
         for record in polled.records:
             by_partition[record.source].append(record)

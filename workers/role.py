@@ -1,4 +1,5 @@
-"""One role's loop: steps until it is asked to stop, waits while there is nothing to do, goes on when a server is away."""
+"""One role's loop: steps until it is asked to stop, waits while there is nothing to do, goes on when a server is
+away."""
 
 from __future__ import annotations
 

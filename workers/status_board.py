@@ -1,4 +1,5 @@
-"""What each running process says of itself, for `status` and for the closer: one hash per model key in the state's server.
+"""What each running process says of itself, for `status` and for the closer: one hash per model key in the state's
+server.
 
 Best effort: a status may be old (its age is shown) or lost with its process; nothing correct depends on it.
 """
@@ -37,7 +38,7 @@ class StatusBoard:
 
     def put(self, status: MemberStatus) -> None:
         with answering(StateUnavailableError, "writing a status"):
-            self._client.hset(self._key, f"{status.role}/{status.member}", msgspec.json.encode(status))  # type: ignore[arg-type]  # bytes are fine
+            self._client.hset(self._key, f"{status.role}/{status.member}", msgspec.json.encode(status))
 
     def drop(self, role: str, member: str) -> None:
         """Forgets a process that ends."""

@@ -37,13 +37,15 @@ class RedisState(StateStore):
 
     def commit(self, change: Commit) -> bool:
         keys = [self._fields_key]
-        appends, blobs = [], []
+        appends, blobs, arguments = [], [], list[bytes]()
         for name, entries in change.appends.items():
             keys.append(f"{self._tag}l:{name}")
-            appends.append((len(keys), list(entries)))
+            appends += [len(keys)] * len(entries)
+            arguments += entries
         for name, blob in change.blobs.items():
             keys.append(f"{self._tag}b:{name}")
-            blobs.append((len(keys), blob))
+            blobs.append(len(keys))
+            arguments.append(blob)
         packed = msgspec.msgpack.encode(
             {
                 "expect": [(f, False if v is None else v) for f, v in change.expect.items()],
@@ -52,7 +54,7 @@ class RedisState(StateStore):
                 "blobs": blobs,
             }
         )
-        return bool(_COMMIT(self._client, keys, [packed]))
+        return bool(_COMMIT(self._client, keys, [packed, *arguments]))
 
     def entries(self, name: str, start: int, stop: int | None = None) -> list[bytes]:
         if stop is not None and stop <= start:

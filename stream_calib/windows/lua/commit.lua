@@ -1,20 +1,18 @@
 -- One compare-and-set on a model key's state: all or nothing.
 -- KEYS: 1 f (hash of fields)  then lists l:<name>, then blobs b:<name> (strings); all for the life of the model key
--- ARGV: 1 msgpack {expect = {{field, value or false}}, fields = {{field, value}}, appends = {{key index, entries}},
---       blobs = {{key index, bytes}}}
+-- ARGV: 1 msgpack {expect = {{field, value or false}}, fields = {{field, value}}, appends = {key index of each entry},
+--       blobs = {key index of each blob}}  then the entries, then the blobs (cmsgpack reads no binary values)
 -- Answer: 1 written, 0 an expectation failed
 local change = cmsgpack.unpack(ARGV[1])
 for _, pair in ipairs(change.expect) do
     if redis.call('HGET', KEYS[1], pair[1]) ~= pair[2] then return 0 end
 end
 -- A key of another type would fail in the middle of the writes.
-for _, append in ipairs(change.appends) do
-    local kind = redis.call('TYPE', KEYS[append[1]]).ok
-    if kind ~= 'list' and kind ~= 'none' then return redis.error_reply('ERR ' .. KEYS[append[1]] .. ' is not a list') end
+for _, list in ipairs(change.appends) do
+    local kind = redis.call('TYPE', KEYS[list]).ok
+    if kind ~= 'list' and kind ~= 'none' then return redis.error_reply('ERR ' .. KEYS[list] .. ' is not a list') end
 end
-for _, append in ipairs(change.appends) do
-    for _, entry in ipairs(append[2]) do redis.call('RPUSH', KEYS[append[1]], entry) end
-end
-for _, blob in ipairs(change.blobs) do redis.call('SET', KEYS[blob[1]], blob[2]) end
+for i, list in ipairs(change.appends) do redis.call('RPUSH', KEYS[list], ARGV[1 + i]) end
+for i, blob in ipairs(change.blobs) do redis.call('SET', KEYS[blob], ARGV[1 + #change.appends + i]) end
 for _, pair in ipairs(change.fields) do redis.call('HSET', KEYS[1], pair[1], pair[2]) end
 return 1

@@ -1,0 +1,129 @@
+"""`stream-calib`: the command line."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import ExitStack
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from workers import cli_config, cli_snapshots
+from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
+from workers.deployment import create_topics, open_log, open_state
+from workers.role import wall_clock_ms
+from workers.run import ROLES, run_roles
+from workers.status import status_facts, status_tables
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Streaming calibration: scores become probabilities that are true overall and within groups.",
+    epilog="Start with `stream-calib demo`: a year of real flights in two minutes, nothing else needed.",
+)
+app.add_typer(cli_config.app, name="config")
+app.add_typer(cli_snapshots.app, name="snapshot")
+app.command("refit", epilog='Example: stream-calib refit --model flights --reason "new fares since Monday"')(
+    cli_snapshots.request_refit
+)
+
+RoleName = Enum("RoleName", {name: name for name in ROLES}, type=str)  # type: ignore[misc]  # the roles are a table, not literals
+
+
+@app.command(
+    epilog="Example: stream-calib run --role calibrate --role monitor --role refit --role alert --config prod.toml"
+)
+def run(
+    role: Annotated[
+        list[RoleName], typer.Option("--role", help="May be given several times: one process, a thread each.")
+    ],
+    config: ConfigOption = DEFAULT_CONFIG,
+    log_level: Annotated[str, typer.Option(envvar="STREAM_CALIB_LOG_LEVEL")] = "INFO",
+) -> None:
+    """Run one or several roles until SIGTERM or Ctrl-C. Topics that are missing are created."""
+    logging.basicConfig(level=log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with readable_errors():
+        loaded = load(config)
+        with open_log(loaded) as log:
+            create_topics(log, loaded)
+        run_roles([name.value for name in dict.fromkeys(role)], loaded)
+
+
+@app.command(epilog="Example: stream-calib status --json")
+def status(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+    """Where everything stands: processes, panes, snapshot, refits, outcome classes, alerts."""
+    with readable_errors():
+        loaded = load(config)
+        facts = status_facts(open_state(loaded), loaded, wall_clock_ms())
+    if as_json:
+        print_json(facts)
+    else:
+        console.print(*status_tables(facts), sep="\n")
+
+
+@app.command(
+    epilog="Examples: stream-calib demo ; stream-calib demo --days 60 --json figures.json --output demo-output"
+)
+def demo(
+    output: Annotated[Path, typer.Option(help="Folder for the report, the figures and the processes' logs.")] = Path(
+        "demo-output"
+    ),
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the figures here, for programs.")] = None,
+    days: Annotated[int | None, typer.Option(min=20, help="Only so many days of the year.")] = None,
+) -> None:
+    """Stream a year of flights out of New York through all roles, and report what calibration did for them."""
+    from stream_calib.demo.figures import figures_table
+    from stream_calib.demo.flights import load_flights
+    from stream_calib.demo.report import render_report
+    from stream_calib.transport.embedded_server import EmbeddedServer
+    from workers.demo import LockStep, demo_config_file, refit_outcomes, role_processes
+    from workers.demo_results import collect
+
+    with readable_errors(), ExitStack() as stack:
+        server = stack.enter_context(EmbeddedServer())
+        environ = os.environ | {"STREAM_CALIB_LOG_URL": server.url, "STREAM_CALIB_REDIS_URL": server.url}
+        config_file = demo_config_file()
+        os.environ.update(environ)
+        config = load(config_file)
+        log = stack.enter_context(open_log(config))
+        state = open_state(config)
+        stack.callback(state.close)
+        create_topics(log, config)
+        roles = stack.enter_context(role_processes(config_file, environ, output / "logs"))
+        flights = load_flights()
+        used = flights.days()[:days]
+        columns = (
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("days"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[what]}"),
+        )
+        started = time.monotonic()
+        with Progress(*columns, console=console) as progress:
+            LockStep(log, state, config, flights, roles).run(used, progress)
+        seconds = time.monotonic() - started
+        data = collect(log, state, config, flights, len(used), seconds)
+        report = output / "report.html"
+        report.write_text(render_report(data), encoding="utf-8")
+        figures = data.figures.model_dump_json(indent=2)
+        for path in (output / "figures.json", json_file):
+            if path is not None:
+                path.write_text(figures + "\n", encoding="utf-8")
+        console.print(figures_table(data.figures, refit_outcomes(state)[1]))
+        console.print(f"report: {report}")
+
+
+def main() -> None:
+    """Entry point."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

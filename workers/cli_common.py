@@ -1,0 +1,49 @@
+"""What the commands share: the configuration option, errors as one readable line, JSON output."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from stream_calib.config import Config
+from stream_calib.config_file import load_config
+from stream_calib.errors import StreamCalibError
+
+CONFIG_VARIABLE = "STREAM_CALIB_CONFIG"
+
+ConfigOption = Annotated[
+    Path,
+    typer.Option("--config", "-c", envvar=CONFIG_VARIABLE, help="The deployment's TOML file.", show_default=True),
+]
+DEFAULT_CONFIG = Path("stream-calib.toml")
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+console = Console()
+
+
+@contextmanager
+def readable_errors() -> Iterator[None]:
+    """Ends the command with the error's message, and code 1, instead of a traceback."""
+    try:
+        yield
+    except StreamCalibError as error:
+        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from error
+
+
+def load(path: Path) -> Config:
+    """The configuration. Raises ConfigurationError."""
+    return load_config(path, os.environ)
+
+
+def print_json(value: Any) -> None:
+    json.dump(value, sys.stdout, indent=2, allow_nan=False)
+    sys.stdout.write("\n")

@@ -1,0 +1,43 @@
+"""`stream-calib config`: check, show, schema."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from stream_calib.config_file import redacted, tomllib
+from stream_calib.config_identity import semantic_hash
+from stream_calib.config_reference import json_schema, markdown
+from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
+
+app = typer.Typer(no_args_is_help=True, help="Check and show the configuration.")
+
+
+@app.command(epilog="Example: stream-calib config check --config examples/flights/stream-calib.toml")
+def check(config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Say whether the file can be used; each fault with where it is and what is allowed."""
+    with readable_errors():
+        loaded = load(config)
+    console.print(f"{config}: good; model {loaded.model.name}/{loaded.model.version}, state {semantic_hash(loaded)}")
+
+
+@app.command(epilog="Example: stream-calib config show --json")
+def show(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+    """Show every setting as it will be used: file, environment and defaults; passwords masked."""
+    with readable_errors():
+        loaded = load(config)
+    if as_json:
+        print_json(tomllib.loads(redacted(loaded)))
+    else:
+        sys.stdout.write(redacted(loaded))
+
+
+@app.command(
+    epilog="Examples: stream-calib config schema > stream-calib.schema.json ; stream-calib config schema --markdown"
+)
+def schema(as_markdown: Annotated[bool, typer.Option("--markdown", help="The reference page.")] = False) -> None:
+    """Print the JSON schema of the file, or its reference page."""
+    sys.stdout.write(markdown() if as_markdown else json.dumps(json_schema(), indent=2) + "\n")
