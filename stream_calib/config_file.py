@@ -59,7 +59,7 @@ def load_config(path: Path | str, environ: Mapping[str, str]) -> Config:
         raise ConfigurationError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path}: not TOML: {error}") from error
-    sources = {}
+    sources: dict[tuple[int | str, ...], str] = {}
     for name, (section, key) in ENVIRONMENT.items():
         value, table = _from_environment(name, environ), raw.setdefault(section, {})
         if value is not None and isinstance(table, dict):
@@ -68,7 +68,9 @@ def load_config(path: Path | str, environ: Mapping[str, str]) -> Config:
     try:
         return Config.model_validate(raw)
     except ValidationError as error:
-        faults = [f"{sources.get(fault['loc'], path)}: {_fault(fault['loc'], fault, raw)}" for fault in error.errors()]
+        faults = [
+            f"{sources.get(fault['loc'], str(path))}: {_fault(fault['loc'], fault, raw)}" for fault in error.errors()
+        ]
     # Raised outside of the handler, so that no traceback repeats pydantic's error beside ours.
     raise ConfigurationError("\n".join(faults))
 

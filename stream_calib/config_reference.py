@@ -133,7 +133,7 @@ def _kind(name: str, field: FieldInfo) -> str:
         return 'duration or `"off"`' if optional else "duration"
     if get_origin(annotation) in (dict, list):
         return "table" if get_origin(annotation) is dict else "list of lists"
-    names = {int: "whole number", float: "number", bool: "true or false"}
+    names: dict[Any, str] = {int: "whole number", float: "number", bool: "true or false"}
     return names.get(annotation, "text")
 
 

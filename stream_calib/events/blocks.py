@@ -96,6 +96,7 @@ def pack(rows: BlockRows) -> bytes:
     encoded = [text.encode() for text in texts]
     if max(map(len, encoded)) > _MAX_TEXT:
         raise BlockFormatError(f"a text of {max(map(len, encoded))} bytes; a block holds texts of at most {_MAX_TEXT}")
+    _model_key(*rows.model_key)
     _check(rows)
     body = b"".join(
         [
@@ -207,7 +208,7 @@ def _model_key(model: str, version: str) -> ModelKey:
     try:
         return ModelKey.of(model, version)
     except ValueError as error:
-        raise BlockFormatError(f"the block names an impossible model: {error}") from error
+        raise BlockFormatError(f"the block is of an impossible model: {error}") from error
 
 
 def _check(rows: BlockRows) -> None:

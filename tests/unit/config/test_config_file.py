@@ -1,0 +1,301 @@
+"""Loading, checking and showing the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_calib.config import Config
+from stream_calib.config_file import load_config, mask_url, redacted
+from stream_calib.config_values import duration_text
+from stream_calib.errors import ConfigurationError
+
+SMALLEST = """
+[model]
+name = "churn"
+[windows]
+horizon = "7d"
+"""
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "stream-calib.toml"
+    path.write_text(SMALLEST)
+    return path
+
+
+def with_lines(section: str, *lines: str) -> str:
+    """The smallest file with lines added to a section."""
+    tables = {"model": ['name = "churn"'], "windows": ['horizon = "7d"']}
+    tables.setdefault(section, []).extend(lines)
+    return "\n".join(line for name, rows in tables.items() for line in (f"[{name}]", *rows))
+
+
+def refusal(file: Path, text: str, environ: dict[str, str] | None = None) -> list[str]:
+    """The lines of the error, without the file's name, which each of them must begin with."""
+    file.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_config(file, environ or {})
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith(str(file)) for line in lines)
+    return [line.removeprefix(str(file)).lstrip(": ") for line in lines]
+
+
+def test_the_smallest_file_has_the_defaults_of_the_design(file: Path) -> None:
+    config = load_config(file, {})
+
+    hour, day = 3_600_000, 86_400_000
+    windows, refit = config.windows, config.refit
+    assert windows.horizon_ms == 7 * day
+    assert windows.pane_ms == hour
+    assert (windows.score_lateness_ms, windows.label_lateness_ms) == (300_000, hour)
+    assert (windows.max_clock_skew_ms, windows.max_input_skew_ms, windows.idle_timeout_ms) == (
+        300_000,
+        6 * hour,
+        60_000,
+    )
+    assert (windows.settle_panes, windows.keep_panes, windows.shards) == (6, 2, 16)
+    assert (refit.max_age_ms, refit.level_cadence_ms, refit.cooldown_ms) == (day, None, 6 * hour)
+    assert (refit.min_new_labels, refit.min_rows, refit.min_positives, refit.max_auc_drop) == (1_000, 2_000, 50, 0.002)
+    assert (config.calibration.offset_ridge, config.calibration.level_prior) == (20, 300)
+    assert config.calibration.structure_half_life_ms == 20 * day
+    assert config.calibration.level_half_life_ms == 3 * day
+    assert (config.serving.p_min, config.serving.snapshot_poll_ms) == (1e-6, 1_000)
+    assert config.serving.max_snapshot_staleness_ms == 7 * day
+    assert config.drift.min_mass == 0.01
+
+
+def test_the_flights_example_loads_as_it_is_meant() -> None:
+    config = load_config(REPOSITORY / "examples/flights/stream-calib.toml", {})
+
+    assert config.model.name == "flights"
+    assert list(config.scores.attributes) == ["carrier", "origin", "dest"]
+    assert config.scores.intersections == [["carrier", "origin"]]
+    assert config.windows.horizon_ms == 86_400_000
+    assert config.windows.shards == 1
+    assert config.windows.max_clock_skew_ms is None
+    assert config.windows.idle_timeout_ms is None
+    assert config.serving.clock_records == "off"
+
+
+# --- what is refused ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("section", "line", "expected"),
+    [
+        ("windows", 'horizn = "1d"', "windows.horizn: unknown key; did you mean horizon?"),
+        ("windows", 'cooldown = "1h"', "windows.cooldown: unknown key; did you mean refit.cooldown?"),
+        ("window", 'pane = "1h"', "window: unknown key; did you mean windows?"),
+        ("scores.time", 'units = "s"', "scores.time.units: unknown key; did you mean unit?"),
+        ("redis", 'password = "hunter2"', "redis.password: unknown key; known here: url"),
+        ("windows", "pane = 60", 'windows.pane = 60: a duration needs a unit; write it as text, as "5m" or "24h"'),
+        ("windows", 'pane = "0s"', 'windows.pane = "0s": must be at least 1s'),
+        ("labels", 'time_granularity = "0s"', 'labels.time_granularity = "0s": must be at least 1ms'),
+        ("windows", "shards = 0", "windows.shards = 0: must be at least 1"),
+        ("windows", 'shards = "4"', 'windows.shards = "4": must be a whole number, without quotes'),
+        ("windows", "shards = true", "windows.shards = true: must be a whole number, without quotes"),
+        ("windows", "shards = 1.5", "windows.shards = 1.5: must be a whole number, without quotes"),
+        ("model", "version = 2", 'model.version = 2: must be text in quotes ("...")'),
+        ("drift", "min_mass = 1", "drift.min_mass = 1: must be less than 1"),
+        ("serving", 'output = "full"', "serving.output = \"full\": allowed are 'compact' or 'enrich'"),
+        ("scores.time", 'unit = "min"', "scores.time.unit = \"min\": allowed are 'ms', 's', 'us' or 'iso8601'"),
+        ("scores.attributes", "a = 1", 'scores.attributes.a = 1: must be text in quotes ("...")'),
+        ("refit", 'max_age = "off"', 'refit.max_age = "off": not a duration; write a number and a unit'),
+        ("scores", 'score = "a..b"', 'scores.score = "a..b": not a path'),
+        ("topics", 'scores = "a b"', 'topics.scores = "a b": not a topic name'),
+        ("redis", 'url = "localhost"', 'redis.url = "localhost": not the address of a server'),
+        ("redis", 'url = "redis://h:99999"', 'redis.url = "redis://h:99999": not the address of a server'),
+        ("calibration", "offset_ridge = inf", "calibration.offset_ridge = Infinity: Input should be a finite number"),
+    ],
+)
+def test_a_bad_line_is_named_with_what_is_allowed(file: Path, section: str, line: str, expected: str) -> None:
+    (fault,) = refusal(file, with_lines(section, line))
+
+    assert fault.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("section", "lines", "expected"),
+    [
+        ("scores", ['attributes = {a = "a"}', 'intersections = [["a", "b"]]'], "'b' is not a configured attribute"),
+        ("scores", ['attributes = {a = "a"}', 'intersections = [["a"]]'], "at least two attributes"),
+        ("scores", ['attributes = {a = "a", b = "b"}', 'intersections = [["a", "b", "a"]]'], "each once"),
+        ("scores", ['attributes = {a = "a", b = "b"}', 'intersections = [["a", "b"], ["b", "a"]]'], "there twice"),
+        ("scores", ['attributes = {"a=b" = "a"}'], "'a=b' is no attribute name"),
+        ("labels", ['time_granularity = "1d"'], "set labels.time.path too"),
+        ("topics", ['scores = "x"', 'labels = "x"'], "scores and labels are both 'x'"),
+        ("refit", ['gate_window = "90m"'], "refit.gate_window = 90m is not a whole number of panes"),
+        ("drift", ['psi_window = "1h"', "psi_bins = 1"], "drift.psi_bins = 1: must be at least 2"),
+        ("windows", ['pane = "7h"'], "is not a whole number of panes"),
+        ("model", ['version = "a b"'], "'a b'"),
+    ],
+)
+def test_values_that_contradict_each_other(file: Path, section: str, lines: list[str], expected: str) -> None:
+    assert any(expected in fault for fault in refusal(file, with_lines(section, *lines)))
+
+
+def test_at_most_sixteen_attributes(file: Path) -> None:
+    def attributes(n: int) -> str:
+        return with_lines("scores.attributes", *(f'a{i} = "a{i}"' for i in range(n)))
+
+    (fault,) = refusal(file, attributes(17))
+    assert "16" in fault
+    file.write_text(attributes(16))
+    assert len(load_config(file, {}).scores.attributes) == 16
+
+
+def test_every_fault_is_told_at_once(file: Path) -> None:
+    faults = refusal(file, '[model]\nnme = "x"\n[windows]\npane = "x"\n')
+
+    assert [fault.split(":")[0].split(" ")[0] for fault in faults] == [
+        "model.name",
+        "model.nme",
+        "windows.horizon",
+        "windows.pane",
+    ]
+    assert "windows.horizon: must be given; there is no default" in faults
+
+
+def test_files_that_are_none(file: Path) -> None:
+    assert refusal(file, "a = ")[0].startswith("not TOML")
+    file.write_bytes(b"# \xff")
+    with pytest.raises(ConfigurationError, match="not UTF-8"):
+        load_config(file, {})
+    with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
+        load_config(file.with_name("other.toml"), {})
+
+
+def test_sections_of_the_wrong_shape(file: Path) -> None:
+    assert refusal(file, "redis = 1\n" + SMALLEST) == ["redis = 1: must be a table"]
+
+
+# --- durations ------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**12))
+def test_durations_are_written_so_that_they_read_back(duration_ms: int) -> None:
+    config = Config.model_validate(
+        {"model": {"name": "m"}, "windows": {"horizon": "1d", "score_lateness": duration_text(duration_ms)}}
+    )
+
+    assert config.windows.score_lateness_ms == duration_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("1.5h", 5_400_000), (" 5 m ", 300_000), ("0s", 0), ("0.5s", 500), ("1d", 86_400_000)]
+)
+def test_durations_are_read(file: Path, text: str, expected: int) -> None:
+    file.write_text(with_lines("windows", f'score_lateness = "{text}"'))
+
+    assert load_config(file, {}).windows.score_lateness_ms == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "-5m", "5 min", "5M", "m", "1e3s", "1h30m", "off", "9" * 400 + "d", "\u0665m"]
+)
+def test_other_texts_are_no_durations(file: Path, text: str) -> None:
+    (fault,) = refusal(file, with_lines("windows", f'score_lateness = "{text}"'))
+
+    assert "not a duration" in fault
+
+
+def test_off_switches_off_what_may_be_off(file: Path) -> None:
+    file.write_text(with_lines("windows", 'max_clock_skew = "off"', 'idle_timeout = "off"'))
+    config = load_config(file, {})
+
+    assert (config.windows.max_clock_skew_ms, config.windows.idle_timeout_ms) == (None, None)
+
+
+# --- environment and secrets ----------------------------------------------------------------------------------
+
+SECRET = "redis://me:hunter2@db:6379/1"
+
+
+def test_the_environment_wins_over_the_file(file: Path) -> None:
+    file.write_text(with_lines("redis", 'url = "redis://file:1/0"'))
+
+    config = load_config(file, {"STREAM_CALIB_REDIS_URL": SECRET, "STREAM_CALIB_LOG_URL": "rediss://log:2/0"})
+
+    assert (config.redis.url, config.log.url) == (SECRET, "rediss://log:2/0")
+
+
+def test_an_address_may_come_from_a_file(file: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET + "\n")
+
+    assert load_config(file, {"STREAM_CALIB_REDIS_URL_FILE": str(secret)}).redis.url == SECRET
+
+
+def test_an_empty_variable_is_not_set(file: Path) -> None:
+    environ = {"STREAM_CALIB_REDIS_URL": "", "STREAM_CALIB_REDIS_URL_FILE": "", "STREAM_CALIB_LOG_URL": ""}
+
+    assert load_config(file, environ) == load_config(file, {})
+
+
+def test_contradictions_in_the_environment_are_refused(file: Path) -> None:
+    with pytest.raises(ConfigurationError, match="both set"):
+        load_config(file, {"STREAM_CALIB_LOG_URL": SECRET, "STREAM_CALIB_LOG_URL_FILE": "/x"})
+    with pytest.raises(ConfigurationError, match=r"STREAM_CALIB_LOG_URL_FILE.*cannot be read"):
+        load_config(file, {"STREAM_CALIB_LOG_URL_FILE": str(file.with_name("none"))})
+
+
+@pytest.mark.parametrize(
+    "url", ["http://me:hunter2@db", "me:hunter2@db:6379", "redis://me:hun@ter2@:6379", "redis://:hunter2@db:port"]
+)
+def test_no_error_shows_a_password(file: Path, url: str) -> None:
+    (fault,) = refusal(file, SMALLEST, {"STREAM_CALIB_REDIS_URL": url})
+
+    assert "environment STREAM_CALIB_REDIS_URL" in fault
+    assert "ter2" not in fault
+    (fault,) = refusal(file, with_lines("log", f'url = "{url}"'))
+    assert "ter2" not in fault
+
+
+def test_nothing_shows_a_password(file: Path) -> None:
+    config = load_config(file, {"STREAM_CALIB_REDIS_URL": SECRET, "STREAM_CALIB_LOG_URL": "unix:///s?password=hunter2"})
+
+    assert "hunter2" not in repr(config) + str(config) + redacted(config)
+    assert 'url = "redis://***@db:6379/1"' in redacted(config)
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_masked_addresses_have_no_user_and_no_password(user: str, password: str) -> None:
+    masked = mask_url(f"redis://{user}:{password}@db:6379/1")
+
+    assert masked.endswith("***@db:6379/1")
+    assert masked in ("redis://***@db:6379/1", "***@db:6379/1")
+
+
+# --- showing --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_shown_loads_to_the_same(file: Path) -> None:
+    odd: dict[str, Any] = {
+        "model": {"name": "m"},
+        "windows": {"horizon": "90m", "pane": "1500ms", "idle_timeout": "off"},
+        "scores": {
+            "attributes": {"a.b": 'x "y"\\z\x7fé\U0001f600', "c": "d"},
+            "intersections": [["a.b", "c"]],
+            "unit": "u",
+        },
+        "labels": {"time": {"path": "t"}, "time_granularity": "1d"},
+        "refit": {"level_cadence": "1h", "gate_window": "3s"},
+    }
+    config = Config.model_validate(odd)
+    file.write_text(redacted(config), encoding="utf-8")
+
+    assert load_config(file, {}) == config
+
+
+def test_the_example_is_shown_so_that_it_loads_to_the_same(file: Path) -> None:
+    config = load_config(REPOSITORY / "examples/flights/stream-calib.toml", {})
+    file.write_text(redacted(config), encoding="utf-8")
+
+    assert load_config(file, {}) == config
