@@ -31,7 +31,7 @@ class Counts:
 
 def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
     """Scores (n,) float64 from (n,) or (n, 1). Raises NonFiniteInputError, ScoreRangeError, FitError (other shapes)."""
-    score = np.asarray(scores, dtype=np.float64)
+    score = _numbers("scores", scores)
     if score.ndim == 2 and score.shape[1] == 1:
         score = score[:, 0]
     if score.ndim != 1:
@@ -47,18 +47,19 @@ def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
 
 def counts_of_rows(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None) -> Counts:
     """Counts from rows; rows of weight 0 are left out. Raises as `GIRB.fit`."""
-    score, label = checked_scores(scores), np.asarray(labels)
-    weight = None if weights is None else np.asarray(weights, dtype=np.float64)
+    score, label = checked_scores(scores), _numbers("labels", labels)
+    weight = None if weights is None else _numbers("weights", weights)
     if label.shape != score.shape or (weight is not None and weight.shape != score.shape):
         shapes = f"{score.shape}, labels {label.shape}, weights {None if weight is None else weight.shape}"
         raise LengthMismatchError(f"scores {shapes}: there must be one label, and one weight if any, for each score")
-    label = label.astype(np.float64)
     _check_finite("labels", label)
     positive = label == 1
     if not (positive | (label == 0)).all():
         raise FitError("labels must be 0 or 1; leave rows without a label out of the fit")
     if weight is not None:
         _check_weights(weight)
+        if len(weight) and not weight.any():
+            raise WeightError("all weights are 0; there is nothing to fit, keep the calibrator that you have")
         kept = weight > 0
         if not kept.all():
             score, positive, weight = score[kept], positive[kept], weight[kept]
@@ -93,7 +94,7 @@ def _sorted_rows(
 
 def counts_of_cells(labelled: ArrayLike, positives: ArrayLike) -> Counts:
     """Counts from sums per grid bin, (402,) each; empty bins are left out. Raises as `GIRB.fit_cells`."""
-    n, k = np.asarray(labelled, dtype=np.float64), np.asarray(positives, dtype=np.float64)
+    n, k = _numbers("labelled", labelled), _numbers("positives", positives)
     if n.shape != (N_BINS,) or k.shape != (N_BINS,):
         raise LengthMismatchError(f"labelled {n.shape}, positives {k.shape}: give {N_BINS} counts, one a grid bin")
     _check_finite("positives", k)
@@ -103,6 +104,13 @@ def counts_of_cells(labelled: ArrayLike, positives: ArrayLike) -> Counts:
     used = n > 0
     total, total_positives = float(n.sum()), float(k.sum())
     return Counts(_CENTRE_SCORE[used], n[used], k[used], total, total_positives, float((n - k).sum()))
+
+
+def _numbers(what: str, given: ArrayLike) -> NDArray[np.float64]:
+    values = np.asarray(given)
+    if values.dtype.kind not in "biuf":
+        raise FitError(f"{what} have dtype {values.dtype}; numbers are needed, text and None are never guessed at")
+    return values.astype(np.float64, copy=False)
 
 
 def _check_finite(what: str, values: NDArray[np.float64]) -> None:
@@ -116,5 +124,3 @@ def _check_weights(weight: NDArray[np.float64]) -> None:
     _check_finite("weights", weight)
     if (weight < 0).any():
         raise WeightError(f"{np.count_nonzero(weight < 0)} weights are negative; weights are 0 or more")
-    if len(weight) and not weight.any():
-        raise WeightError("all weights are 0; there is nothing to fit, keep the calibrator that you have")

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.isotonic import isotonic_regression
+from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.base_map import STRICT_SLOPE, BaseMap
 from stream_calib.calibration.fit_input import Counts, checked_scores, counts_of_cells, counts_of_rows
@@ -75,7 +76,8 @@ class GIRB(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
         return self._fit(counts_of_cells(labelled, positives))
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Calibrated probabilities (n,) of scores (n,) or (n, 1). Raises NonFiniteInputError or ScoreRangeError."""
+        """Calibrated probabilities (n,) of scores (n,) or (n, 1). Raises NonFiniteInputError, ScoreRangeError."""
+        check_is_fitted(self, "base_map_")
         base_map: BaseMap = self.base_map_
         return base_map.probability_at(log_odds(checked_scores(X)))
 

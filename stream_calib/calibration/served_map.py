@@ -48,6 +48,11 @@ class ServedMap:
         # From least to most recently used.
         self._slots: dict[Signature, int] = {}
 
+    @property
+    def compiled(self) -> int:
+        """Number of signatures whose tables are held."""
+        return len(self._slots)
+
     def shift(self, signature: Signature) -> float:
         """What the signature adds to the base map's log-odds: the sum of its groups' offsets and the level."""
         total = 0.0

@@ -25,7 +25,7 @@ def worst_group_error(
     the group of each row, (n,) integers. A group's error is the range (0 included) of the cumulative sum of (label - p)
     in order of p, over sqrt(sum p (1 - p)) of the group; groups of fewer than `min_rows` rows are left out. Returned is
     the largest of these x sqrt(sum p (1 - p) of all) / n / min(base rate, 1 - base rate) x 100 (the range is that of
-    Arrieta-Ibarra et al. 2022, the scaling that of MCGrad, Tax et al. 2025).
+    Arrieta-Ibarra et al. 2022, the scaling that of MCGrad, arXiv:2509.19884).
 
     The cumulative sum is read between different values of p only, so the order of rows with equal p does not matter.
     With weights w every term (label - p) counts w times, every p (1 - p) w^2 times, and n is the sum of w; rows of
