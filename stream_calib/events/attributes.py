@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from stream_calib.events.columns import ABSENT, column
 from stream_calib.events.contracts import MISSING_VALUE
 
-_MAX_INTEGER_BITS = 10_000
-"""Integers beyond this have more digits than any attribute value may have; not turned into text at all."""
+_MAX_INTEGER_BITS = 2_100
+"""About 630 digits: no group's value, and still below the least limit that a Python can have for writing integers."""
 
 
 def attribute_text(value: Any, max_bytes: int) -> str | None:

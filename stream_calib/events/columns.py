@@ -29,20 +29,16 @@ def column(objects: Sequence[dict[str, Any]], path: str) -> list[Any]:
     The path is dotted (``prediction.p_default``). A key at the top that is literally the whole path wins over the
     nested field: flattened records are common, and such a key can only have been meant.
     """
-    parts = path.split(".")
-    if len(parts) == 1:
-        return [o.get(path, ABSENT) for o in objects]
-    return [_walk(o, path, parts) for o in objects]
-
-
-def _walk(found: Any, path: str, parts: list[str]) -> Any:
-    if path in found:
-        return found[path]
-    for part in parts:
-        if type(found) is not dict:
-            return ABSENT
-        found = found.get(part, ABSENT)
-    return found
+    values: list[Any] = [o.get(path, ABSENT) for o in objects]
+    first, *rest = path.split(".")
+    if not rest:
+        return values
+    nested: list[Any] = [o.get(first, ABSENT) for o in objects]
+    for part in rest:
+        nested = [o.get(part, ABSENT) if type(o) is dict else ABSENT for o in nested]
+    if set(map(type, values)) <= {_Absent}:
+        return nested
+    return [deep if value is ABSENT else value for value, deep in zip(values, nested, strict=True)]
 
 
 def number_column(values: Sequence[Any]) -> tuple[NDArray[np.float64], list[int]]:

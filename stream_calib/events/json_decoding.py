@@ -127,6 +127,8 @@ class JsonDecoder:
             return error.verdict
         except json.JSONDecodeError as error:
             return BadJson(RejectReason.NOT_JSON, f"not JSON: {error.msg} at character {error.pos}")
+        except ValueError as error:
+            return BadJson(RejectReason.NOT_JSON, f"a number that this Python refuses: {error}")
         except RecursionError:
             return BadJson(RejectReason.TOO_DEEP, "nested deeper than the decoder's stack")
         if type(parsed) is not dict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -189,3 +190,15 @@ def test_floats_read_back_to_the_same_bits(value: float) -> None:
     assert isinstance(outcome, dict)
     assert outcome["a"] == value
     assert math.copysign(1, outcome["a"]) == math.copysign(1, value)
+
+
+def test_a_python_with_a_lower_limit_for_integers_refuses_them_without_a_crash() -> None:
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)
+    try:
+        outcomes = DECODER.decode_all([b'{"a":' + b"9" * digits + b"}" for digits in (640, 700)])
+    finally:
+        sys.set_int_max_str_digits(limit)
+
+    assert not isinstance(outcomes[0], BadJson)
+    assert not isinstance(outcomes[1], BadJson) or outcomes[1].reason is RejectReason.NOT_JSON
