@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from stream_calib.calibration.grid import N_BINS
 from stream_calib.drift.psi import ReferenceGroup, psi_of, shares
 
 MIN_WINDOWS = 3
 """Windows with rows that a design effect needs."""
-_UPPER_Z = 1.645
+_UPPER = 0.95
 
 
 def quantile_bins(histogram: NDArray[np.float64], bins: int) -> list[int]:
@@ -48,9 +49,9 @@ def reference_group(
 ) -> ReferenceGroup:
     """The reference of one group from its fit histogram (402,) and the counts (W, 402) of the past windows.
 
-    The design effect is the upper bound (mean + 1.645 standard errors) of PSI over (B - 1)(1/n + 1/m) among past
-    windows with at least as many rows as bins, times W / (W - 1) because the windows are part of the reference; at
-    least 1.
+    The design effect is the upper 95 % bound (mean + Student's t x standard error) of PSI over (B - 1)(1/n + 1/m)
+    among past windows with at least as many rows as bins, times W / (W - 1) because the windows are part of the
+    reference; at least 1.
     """
     ends = quantile_bins(histogram, bins)
     starts = np.concatenate([[0], np.asarray(ends[:-1], dtype=np.int64) + 1])
@@ -77,5 +78,6 @@ def _design_effect(counts: NDArray[np.float64], rows: NDArray[np.float64]) -> fl
     p, q = shares(counts, used), shares(rows, used)
     naive = (len(rows) - 1) * (1 / counts.sum(axis=1) + 1 / rows.sum())
     ratio = psi_of(p, q, used) / naive
-    upper = float(ratio.mean()) + _UPPER_Z * float(ratio.std(ddof=1)) / math.sqrt(windows)
+    quantile = float(stdtrit(windows - 1, _UPPER))
+    upper = float(ratio.mean()) + quantile * float(ratio.std(ddof=1)) / math.sqrt(windows)
     return max(1.0, upper * windows / (windows - 1))

@@ -7,8 +7,8 @@ and n_b the rows of block b. Lower bound at z = 1.645.
 * structure: passes iff g > 0 and the lower bound > - margin x loss;
 * level: refused only when the lower bound <= - margin x loss.
 
-Both: AUC may fall by at most `max_auc_drop`; no group may be harmed by more than the tolerance at a simultaneous
-(Bonferroni) lower bound; enough rows of both classes, and of panes that have their labels.
+Both: AUC may fall by at most `max_auc_drop`; no group may be harmed by more than the tolerance at a simultaneous lower
+bound (Bonferroni, Student's t of the group's days); enough rows of both classes, and of panes that have their labels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import stdtrit
 
 from stream_calib.calibration.metrics import LOG_LOSS_CLIP, auc_of_counts
 from stream_calib.config import RefitSection
@@ -76,8 +76,8 @@ class _Losses:
     served: NDArray[np.float64]
     """(k,) summed over the rows of a cell, as the others."""
     gain: NDArray[np.float64]
-    square: NDArray[np.float64]
-    """Sum of squared gains."""
+    label_variance: NDArray[np.float64]
+    """Variance of the gain if labels are drawn with a probability half-way between the two."""
 
 
 def judge_candidate(cells: GateCells, window: GateWindow, config: RefitSection) -> GateReport:
@@ -151,12 +151,13 @@ def _losses(cells: GateCells) -> _Losses:
     negatives = cells.labelled - cells.positives
     served = np.clip(cells.served, LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
     candidate = np.clip(cells.candidate, LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
+    middle = (served + candidate) / 2
     gain_positive = np.log(candidate) - np.log(served)
     gain_negative = np.log1p(-candidate) - np.log1p(-served)
     return _Losses(
         -(cells.positives * np.log(served) + negatives * np.log1p(-served)),
         cells.positives * gain_positive + negatives * gain_negative,
-        cells.positives * gain_positive**2 + negatives * gain_negative**2,
+        cells.labelled * middle * (1 - middle) * (gain_positive - gain_negative) ** 2,
     )
 
 
@@ -181,9 +182,17 @@ def _block_errors(
     return np.where(blocks > 1, errors, np.nan)
 
 
+def _blocks(block: NDArray[np.generic], group: NDArray[np.intp], groups: int) -> NDArray[np.int64]:
+    """(groups,) number of blocks in which each group has rows."""
+    distinct, place = np.unique(block, return_inverse=True)
+    seen = np.zeros((groups, len(distinct)), dtype=bool)
+    seen[group, place] = True
+    return np.asarray(seen.sum(axis=1), dtype=np.int64)
+
+
 def _groups(cells: GateCells, losses: _Losses) -> tuple[list[HarmedGroup], list[str]]:
     """Groups that are harmed, and groups too small to tell."""
-    tested: list[tuple[str, int, float, float, float]] = []
+    tested: list[tuple[str, int, float, float, float, int]] = []
     underpowered: list[str] = []
     for family in cells.families:
         inside = family.group_of >= 0
@@ -192,23 +201,26 @@ def _groups(cells: GateCells, losses: _Losses) -> tuple[list[HarmedGroup], list[
         rows = np.bincount(group, labelled.astype(np.float64), size)
         mean = np.bincount(group, gain, size) / np.maximum(rows, 1)
         loss = np.bincount(group, losses.served[inside], size) / np.maximum(rows, 1)
-        square = np.bincount(group, losses.square[inside], size)
-        # Few blocks can agree by chance in a small group; the variance of single rows is the least that is believed.
-        single = np.sqrt(np.maximum(square - rows * mean**2, 0.0)) / np.maximum(rows, 1)
+        # A small group may hold labels of one class only, whose gains are all alike: the variance that its labels have
+        # by the probabilities themselves is the least that is believed.
+        single = np.sqrt(np.bincount(group, losses.label_variance[inside], size)) / np.maximum(rows, 1)
         by_day = _block_errors(cells.day[inside], group, size, gain, labelled)
         by_bucket = _block_errors(cells.unit_bucket[inside], group, size, gain, labelled)
         error = np.maximum(single, np.maximum(by_day, by_bucket))
+        days = _blocks(cells.day[inside], group, size)
         for i in np.flatnonzero(rows > 0).tolist():
             if rows[i] < MIN_GROUP_ROWS or math.isnan(error[i]):
                 underpowered.append(family.names[i])
             else:
-                tested.append((family.names[i], int(rows[i]), -float(mean[i]), float(error[i]), float(loss[i])))
+                figures = -float(mean[i]), float(error[i]), float(loss[i])
+                tested.append((family.names[i], int(rows[i]), *figures, int(days[i])))
     if not tested:
         return [], sorted(underpowered)
-    z = float(ndtri(1 - 0.05 / len(tested)))
     harmed: list[HarmedGroup] = []
-    for name, n, harm, error_of, loss_of in tested:
+    for name, n, harm, error_of, loss_of, days_of in tested:
         tolerance = GROUP_HARM_TOLERANCE * loss_of
+        # So many groups are compared that the quantile lies far out, where a variance of few days needs Student's t.
+        z = float(stdtrit(days_of - 1, 1 - 0.05 / len(tested)))
         if harm - z * error_of > tolerance:
             harmed.append(
                 HarmedGroup(
