@@ -11,7 +11,7 @@ _LEFT, _RIGHT = 52.0, 14.0
 
 
 def reliability_chart(data: Reliability, css: str, name: str) -> str:
-    """Share of positives against mean probability, with 95 % intervals; below it how many rows each bin has.
+    """Share of positives against mean probability, with intervals; below it how many rows each bin has.
 
     `css` is the class of the series, "raw" or "calibrated".
     """
@@ -29,7 +29,7 @@ def reliability_chart(data: Reliability, css: str, name: str) -> str:
     for (p, r), low, high, n, edge in zip(
         points, data.rate_low.tolist(), data.rate_high.tolist(), data.n.tolist(), data.lower_edge.tolist(), strict=True
     ):
-        said = f"{n:,} flights: said {p:.1%}, came true {r:.1%} (95 % interval {low:.1%} to {high:.1%})"
+        said = f"{n:,} flights: said {p:.1%}, came true {r:.1%} (interval {low:.1%} to {high:.1%})"
         out.append(element("line", f"interval {css}", x1=x(p), x2=x(p), y1=y(low), y2=y(high)))
         out.append(element("circle", f"dot {css}", title=said, cx=x(p), cy=y(r), r=4.5))
         left, right = x(edge) + 1, x(edge + 1 / RELIABILITY_BINS) - 1

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from stream_calib.calibration.metrics import log_loss_sums
 from stream_calib.demo.figures import DemoFigures
 from stream_calib.demo.flights import DAY_MS, DAY_START_MS, day_index
 
 RELIABILITY_BINS = 15
-CLIP = 1e-6
-"""The one clip of probabilities in a log-loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class Reliability:
     rate: NDArray[np.float64]
     """Share of positives."""
     rate_low: NDArray[np.float64]
-    """Clopper-Pearson 95 % interval of the rate."""
+    """Clopper-Pearson intervals of the rates; with 95 % all of them hold."""
     rate_high: NDArray[np.float64]
     n: NDArray[np.int64]
     lower_edge: NDArray[np.float64]
@@ -126,7 +125,7 @@ class ReportData:
 
 
 def reliability(probability: NDArray[np.float64], label: NDArray[np.int8]) -> Reliability:
-    """Reliability of probabilities (n,) in [0, 1] against labels (n,) 0/1; intervals after Clopper and Pearson 1934."""
+    """Reliability of probabilities (n,) in [0, 1] against labels (n,) 0/1; Clopper and Pearson 1934."""
     bins = np.minimum((probability * RELIABILITY_BINS).astype(np.intp), RELIABILITY_BINS - 1)
     n = np.bincount(bins, minlength=RELIABILITY_BINS)
     positives = np.bincount(bins, weights=label, minlength=RELIABILITY_BINS)
@@ -134,9 +133,10 @@ def reliability(probability: NDArray[np.float64], label: NDArray[np.int8]) -> Re
     used = np.flatnonzero(n)
     n, positives, total = n[used], positives[used], total[used]
     negatives = n - positives
+    tail = 0.05 / (2 * len(used))
     with np.errstate(invalid="ignore"):
-        low = np.where(positives == 0, 0.0, beta.ppf(0.025, positives, negatives + 1))
-        high = np.where(negatives == 0, 1.0, beta.ppf(0.975, positives + 1, negatives))
+        low = np.where(positives == 0, 0.0, beta.ppf(tail, positives, negatives + 1))
+        high = np.where(negatives == 0, 1.0, beta.ppf(1 - tail, positives + 1, negatives))
     return Reliability(total / n, positives / n, low, high, n, used / RELIABILITY_BINS)
 
 
@@ -151,8 +151,8 @@ def daily_log_loss(
     n = np.bincount(row_day)
 
     def mean_loss(probability: NDArray[np.float64]) -> NDArray[np.float64]:
-        p = np.clip(probability, CLIP, 1 - CLIP)
-        return np.bincount(row_day, weights=-np.log(np.where(label == 1, p, 1 - p))) / n
+        loss = log_loss_sums(probability, np.ones(len(label)), label.astype(np.float64))
+        return np.bincount(row_day, weights=loss) / n
 
     return DailySeries(days * DAY_MS + DAY_START_MS, n, mean_loss(raw), mean_loss(calibrated))
 

@@ -19,9 +19,13 @@ def test_reliability_bins_keep_every_row_and_give_exact_intervals() -> None:
     assert r.rate == pytest.approx([0, 2 / 3, 1])
     assert r.mean_probability == pytest.approx([0.005, 0.5, 1])
     assert r.lower_edge == pytest.approx([0, 7 / 15, 14 / 15])
-    # Clopper-Pearson in closed form where all rows are alike: 1 - (alpha / 2) ** (1 / n) and (alpha / 2) ** (1 / n).
-    assert r.rate_low == pytest.approx([0, 0.0943, 0.025], abs=1e-4)
-    assert r.rate_high == pytest.approx([1 - 0.025**0.5, 0.9916, 1], abs=1e-4)
+    # Clopper-Pearson in closed form where all rows are alike, else by the binomial law; 5 % shared by three bins.
+    tail = 0.05 / 6
+    low, high = r.rate_low[1], r.rate_high[1]
+    assert (r.rate_low[0], r.rate_low[2]) == pytest.approx((0, tail))
+    assert (r.rate_high[0], r.rate_high[2]) == pytest.approx((1 - tail**0.5, 1))
+    assert 3 * low**2 * (1 - low) + low**3 == pytest.approx(tail)
+    assert 1 - high**3 == pytest.approx(tail)
 
 
 def test_days_run_from_ten_to_ten() -> None:
