@@ -45,6 +45,8 @@ class InputBatch:
     input_key: str
     start: int
     end: int
+    clock_ms: int | None
+    """The clock before the first record."""
     position: NDArray[np.int64]
     """(m,) of the records."""
     clock_after: NDArray[np.int64]
@@ -74,8 +76,10 @@ class InputBatch:
         return Mark(self.end, self.clock_at(len(self.position)))
 
     def clock_at(self, records: int) -> int | None:
-        """The clock after so many of the batch's records; None where they set none."""
-        if not records or self.clock_after[records - 1] == NO_CLOCK:
+        """The clock after so many of the batch's records; None where there is none yet."""
+        if not records:
+            return self.clock_ms
+        if self.clock_after[records - 1] == NO_CLOCK:
             return None
         return int(self.clock_after[records - 1])
 
@@ -85,7 +89,7 @@ def judge_records(
 ) -> InputBatch:
     """Judges the records of an input whose clock is `clock_ms`, for `count` shards.
 
-    A label tombstone takes its partition's clock as its time, and does not move it.
+    A label tombstone takes its partition's clock as its time, and does not move it. Control records are never skewed.
     """
     n_rows, n_records = len(records.rows), len(records.position)
     item_record = np.concatenate([records.row_record, records.clock_record])
@@ -96,7 +100,7 @@ def judge_records(
     tombstone = is_row & (item_time == TOMBSTONE_TIME_MS)
     judged = judge(
         np.where(tombstone, NO_CLOCK, item_time),
-        records.append_time_ms[item_record],
+        np.where(is_row, records.append_time_ms[item_record], ENDED_CLOCK_MS),
         clock_ms,
         settings.lateness_ms(input_key[0]),
         settings.max_clock_skew_ms,
@@ -114,19 +118,19 @@ def judge_records(
     before = judged.clock_before[is_row]
     row_position = records.position[item_record[is_row]]
     shard = shards(records.rows.fingerprint, count)[row]
-    dropped = np.flatnonzero(late | skewed)
     # Before the first event there is no clock; the time at which the log took the record is the nearest thing.
-    drop_clock = np.where(before == NO_CLOCK, records.append_time_ms[item_record[is_row]], before)[dropped]
+    clock = np.where(before == NO_CLOCK, records.append_time_ms[item_record[is_row]], before)
+    dropped = np.flatnonzero(late | skewed)
     accepted = np.flatnonzero(~late & ~skewed)
     rows = records.rows.take(row[accepted])
     if isinstance(rows, LabelRows):
-        clock = np.clip(before[accepted], 0, ENDED_CLOCK_MS)
-        time = np.where(rows.event_time_ms == TOMBSTONE_TIME_MS, clock, rows.event_time_ms)
+        time = np.where(rows.event_time_ms == TOMBSTONE_TIME_MS, clock[accepted], rows.event_time_ms)
         rows = LabelRows(rows.fingerprint, time, rows.code)
     return InputBatch(
         input_key,
         records.start,
         records.end,
+        clock_ms,
         records.position,
         clock_after,
         rows if isinstance(rows, ScoreRows) else EMPTY_ROWS,
@@ -134,7 +138,7 @@ def judge_records(
         row_position[accepted],
         shard[accepted],
         skewed[dropped],
-        drop_clock // settings.pane_ms,
+        clock[dropped] // settings.pane_ms,
         row_position[dropped],
         shard[dropped],
         _entries(records.position, clock_before, clock_after, settings.pane_ms),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.errors import PaneGoneError, StateError
+from stream_calib.errors import PaneGoneError
 from stream_calib.windows.join_entry import best_label
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.row_codec import decode_rows, encode_rows
@@ -78,7 +78,8 @@ class MemoryShards(ShardStore):
         self._scores(shard, call.scores)
         self._labels(shard, call.labels)
         for drop in call.drops:
-            shard.counts[drop.kind, drop.pane] += drop.n
+            if drop.pane > shard.removed:
+                shard.counts[drop.kind, drop.pane] += drop.n
         for input_key, entries in call.entries.items():
             for entry in entries:
                 shard.entries[input_key].setdefault(entry.pane, entry)
@@ -107,6 +108,8 @@ class MemoryShards(ShardStore):
         columns = (rows.fingerprint.tolist(), rows.event_time_ms.tolist(), rows.code.tolist())
         for fingerprint, time, code in zip(*columns, strict=True):
             pane = time // self.settings.pane_ms
+            if pane <= shard.removed:
+                continue
             shard.counts["labels", pane] += 1
             shard.counts["matched", pane] += self._matches(shard.predictions.get(fingerprint, {}), time)
             shard.versions[fingerprint].append((time, code))
@@ -117,8 +120,9 @@ class MemoryShards(ShardStore):
     def _rematch(self, shard: _Shard, fingerprint: int, before: Mapping[int, int]) -> None:
         after = shard.predictions[fingerprint]
         for time, _ in shard.versions.get(fingerprint, ()):
-            change = self._matches(after, time) - self._matches(before, time)
-            shard.counts["matched", time // self.settings.pane_ms] += change
+            pane = time // self.settings.pane_ms
+            if pane > shard.removed:
+                shard.counts["matched", pane] += self._matches(after, time) - self._matches(before, time)
 
     def _admit(self, number: int, pane: int, guard: ReadGuard) -> dict[str, int] | None:
         """The cut, None for "not yet"; PaneGoneError as in lua/clocks.lua (admit)."""
@@ -180,7 +184,7 @@ class MemoryShards(ShardStore):
         if pane <= state.removed:
             return True
         if state.removed >= 0 and pane != state.removed + 1:
-            raise StateError(f"shard {shard}: pane {pane} is not the one after the last removed")
+            return False
         try:
             if self._admit(shard, pane, guard) is None:
                 return False

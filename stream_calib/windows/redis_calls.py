@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from stream_calib.windows.join_entry import fingerprint_bytes, join_buckets, time_bytes
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.row_codec import encode_rows
-from stream_calib.windows.shard_store import Inputs, ReadGuard, ShardCall
+from stream_calib.windows.shard_store import COUNTER_KINDS, Inputs, ReadGuard, ShardCall
 
 if TYPE_CHECKING:
     from stream_calib.windows.redis_shards import ShardKeys
@@ -108,28 +107,25 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
     return names, [msgspec.msgpack.encode(head), score_operations.tobytes(), label_operations.tobytes(), *chunk_bytes]
 
 
-def remove_calls(
+def remove_call(
     keys: ShardKeys,
     pane: int,
     guard: ReadGuard,
     settings: PaneSettings,
     fingerprint: NDArray[np.uint64],
-    kinds: Sequence[str],
-    most_fields: int,
-) -> Iterator[ScriptCall]:
-    """Keys and arguments of lua/remove.lua, part by part; `fingerprint` is sorted and without repeats."""
+    *,
+    last: bool,
+) -> ScriptCall:
+    """Keys and arguments of lua/remove.lua for some fingerprints, sorted and without repeats."""
     inputs = (*guard.inputs.scores, *guard.inputs.labels)
-    head = [keys.marks, keys.counters, keys.rows(pane), keys.held(pane), *(keys.entries(i) for i in inputs)]
-    ask = guard_bytes(guard, pane, settings)
-    parts = range(0, max(len(fingerprint), 1), most_fields)
-    for first in parts:
-        some = fingerprint[first : first + most_fields]
-        bucket, index = np.unique(join_buckets(some), return_inverse=True)
-        operations = np.empty((len(some), 9), dtype=np.uint8)
-        operations[:, 0:2] = _u2(len(head) + 1 + index)
-        operations[:, 2:9] = fingerprint_bytes(some)[:, 1:]
-        part = msgspec.msgpack.encode({"last": first == parts[-1], "kinds": kinds, "inputs": inputs})
-        yield [*head, *(keys.joins[b] for b in bucket.tolist())], [ask, part, operations.tobytes()]
+    names = [keys.marks, keys.counters, keys.rows(pane), keys.held(pane), *(keys.entries(i) for i in inputs)]
+    bucket, index = np.unique(join_buckets(fingerprint), return_inverse=True)
+    operations = np.empty((len(fingerprint), 9), dtype=np.uint8)
+    operations[:, 0:2] = _u2(len(names) + 1 + index)
+    operations[:, 2:9] = fingerprint_bytes(fingerprint)[:, 1:]
+    part = msgspec.msgpack.encode({"last": last, "kinds": COUNTER_KINDS, "inputs": inputs})
+    names += [keys.joins[b] for b in bucket.tolist()]
+    return names, [guard_bytes(guard, pane, settings), part, operations.tobytes()]
 
 
 def _u2(value: NDArray[np.integer]) -> NDArray[np.uint8]:

@@ -17,7 +17,7 @@ import numpy as np
 import redis
 from numpy.typing import NDArray
 
-from stream_calib.errors import PaneGoneError, StateError, StateUnavailableError
+from stream_calib.errors import PaneGoneError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_connection import LuaScript, answering
 from stream_calib.windows import redis_calls
@@ -25,6 +25,7 @@ from stream_calib.windows.join_entry import fingerprint_bytes, join_buckets, lab
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.row_codec import decode_rows
 from stream_calib.windows.shard_store import (
+    COUNTER_KINDS,
     Entry,
     Inputs,
     Mark,
@@ -37,7 +38,6 @@ from stream_calib.windows.shard_store import (
     ShardStore,
 )
 
-COUNTER_KINDS = ("accepted", "labels", "matched", "score_late", "score_skewed", "label_late", "label_skewed")
 _CHUNKS_A_READ = 64
 _FIELDS_A_CALL = 1_000
 _BUCKETS = 1 << 15
@@ -193,19 +193,22 @@ class RedisShards(ShardStore):
 
     def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:
         keys = self._keys[shard]
+        none = np.empty(0, dtype=np.uint64)
+        # Closed first, listed then: what is applied in between would stay for ever.
+        status = _REMOVE(self._client, *redis_calls.remove_call(keys, pane, guard, self.settings, none, last=False))
+        if status != b"ok":
+            return bool(status == b"done")
         with answering(StateUnavailableError, "reading a pane to remove"):
             held: list[bytes] = self._client.lrange(keys.held(pane).decode(), 0, -1)  # type: ignore[assignment]  # sync client
             chunks: list[bytes] = self._client.lrange(keys.rows(pane).decode(), 0, -1)  # type: ignore[assignment]  # sync client
         rows = decode_rows(chunks).fingerprint
         fingerprint = np.unique(np.concatenate([rows, np.frombuffer(b"".join(held), dtype=">u8").astype(np.uint64)]))
-        for call in redis_calls.remove_calls(
-            keys, pane, guard, self.settings, fingerprint, COUNTER_KINDS, _FIELDS_A_CALL
-        ):
-            status = _REMOVE(self._client, *call)
-            if status == b"order":
-                raise StateError(f"shard {shard}: pane {pane} is not the one after the last removed")
-            if status != b"ok":
-                return False
+        parts = range(0, max(len(fingerprint), 1), _FIELDS_A_CALL)
+        for first in parts:
+            some, last = fingerprint[first : first + _FIELDS_A_CALL], first == parts[-1]
+            status = _REMOVE(self._client, *redis_calls.remove_call(keys, pane, guard, self.settings, some, last=last))
+            if status == b"wait":
+                return False  # the shard was rolled back in between
         return True
 
     def _cut(self, reply: list[Any], shard: int, pane: int) -> dict[str, int] | None:

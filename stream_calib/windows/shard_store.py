@@ -25,6 +25,10 @@ WITHDRAWN_CODE, NEGATIVE_CODE, POSITIVE_CODE = 1, 2, 3
 """Labels as stored. At equal label times the smaller code wins; 0 stands for no label."""
 
 
+COUNTER_KINDS = ("accepted", "labels", "matched", "score_late", "score_skewed", "label_late", "label_skewed")
+"""Counted by shard and pane: scores and labels that take part, labels that join a winner, and drops."""
+
+
 class Mark(NamedTuple):
     """How far a shard has applied one input."""
 
@@ -171,7 +175,7 @@ class PaneRows(NamedTuple):
 
 class PaneCounters(NamedTuple):
     counts: dict[str, int]
-    """accepted, labels, matched, score_late, score_skewed, label_late, label_skewed; absent means 0."""
+    """By COUNTER_KINDS; absent means 0."""
     entries: dict[str, Entry]
     """Input key -> where its clock first reached the pane (or where it is now, if it has not)."""
     cut: dict[str, int]
@@ -221,5 +225,5 @@ class ShardStore(ABC):
 
     @abstractmethod
     def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:
-        """Drops the pane, which must be the one after the last removed. True when it is gone. Repeatable after a
-        crash."""
+        """Drops the pane. True when it is gone; False when the shard's clocks forbid it now, or an earlier pane is
+        still there (it was rolled back). Repeatable after a crash in the middle."""

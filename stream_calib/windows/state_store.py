@@ -10,6 +10,7 @@ Fields in use (all text; a missing field reads as None)
 |---|---|
 | generation | hash of the semantic configuration that the state was made under |
 | first_pane, closed, matured, decided | the generation's first pane, and the three cursors (last pane done) |
+| matured_chain | hash chain over the packed matured cells up to `matured` |
 | tip, log_length | hash chain and length of the list `decisions` |
 | detector | the step's carried state, canonical JSON |
 | open_request | id of the request in flight, empty when there is none |

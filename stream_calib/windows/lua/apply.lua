@@ -70,29 +70,32 @@ end
 local labels = ARGV[3]
 for offset = 1, #labels, 19 do
     local key_index, held_index, time, code = struct.unpack('<I2I2I6I1', labels, offset)
-    local fingerprint = string.sub(labels, offset + 11, offset + 18)
-    local key, field = KEYS[key_index], string.sub(fingerprint, 2)
-    local value = redis.call('HGET', key, field)
-    local predictions, versions = {}, {}
-    if value then predictions, versions = decode_entry(value) end
-    if matches(predictions, time, horizon) == 1 then
-        local pane = math.floor(time / pane_ms)
-        matched[pane] = (matched[pane] or 0) + 1
-    end
-    local known = false
-    for _, version in ipairs(versions) do
-        if version[1] == time and version[2] == code then
-            version[3] = version[3] + 1
-            known = true
+    local pane = math.floor(time / pane_ms)
+    -- A label of a pane that is gone: so are all predictions that it could join.
+    if pane > removed then
+        local fingerprint = string.sub(labels, offset + 11, offset + 18)
+        local key, field = KEYS[key_index], string.sub(fingerprint, 2)
+        local value = redis.call('HGET', key, field)
+        local predictions, versions = {}, {}
+        if value then predictions, versions = decode_entry(value) end
+        if matches(predictions, time, horizon) == 1 then
+            matched[pane] = (matched[pane] or 0) + 1
         end
-    end
-    if not known then versions[#versions + 1] = {time, code, 1} end
-    local entry, general = encode_entry(predictions, versions, low, horizon)
-    if entry and entry ~= value then
-        redis.call('HSET', key, field, entry)
-        if general and not known then redis.call('RPUSH', KEYS[held_index], fingerprint) end
-    elseif not entry and value then
-        redis.call('HDEL', key, field)
+        local known = false
+        for _, version in ipairs(versions) do
+            if version[1] == time and version[2] == code then
+                version[3] = version[3] + 1
+                known = true
+            end
+        end
+        if not known then versions[#versions + 1] = {time, code, 1} end
+        local entry, general = encode_entry(predictions, versions, low, horizon)
+        if entry and entry ~= value then
+            redis.call('HSET', key, field, entry)
+            if general and not known then redis.call('RPUSH', KEYS[held_index], fingerprint) end
+        elseif not entry and value then
+            redis.call('HDEL', key, field)
+        end
     end
 end
 

@@ -1,19 +1,22 @@
 -- Drops part of a pane: its predictions from the given join entries and, with the last part, its lists and counters.
--- (after clocks, entry) The first part makes the pane `gone` for every reader; repeating any part changes nothing.
+-- (after clocks, entry) The first call makes the pane `gone` for every reader and closes it for `apply`, so what is listed
+-- in it afterwards is all of it. Repeating any call changes nothing.
 -- KEYS: 1 m (marks)  2 c (counters)  3 p<pane>  4 e<pane>  5.. n<input>, then join hashes j<bucket>
--- ARGV: 1 msgpack guard  2 msgpack {first, last, kinds, inputs}  3 operations of 9 bytes: u2 index into KEYS, 7 bytes field
--- Answer: status
+-- ARGV: 1 msgpack guard  2 msgpack {last, kinds, inputs}  3 operations of 9 bytes: u2 index into KEYS, 7 bytes field
+-- Answer: "ok"; "done": the pane was wholly dropped before; "wait": the clocks or an earlier pane forbid it now
 local meta = KEYS[1]
 local ask = cmsgpack.unpack(ARGV[1])
 local part = cmsgpack.unpack(ARGV[2])
 local removed = tonumber(redis.call('HGET', meta, 'removed'))
 local cleaned = tonumber(redis.call('HGET', meta, 'cleaned'))
-if cleaned and ask.pane <= cleaned then return 'ok' end
+if cleaned and ask.pane <= cleaned then return 'done' end
+-- A server that is full refuses the first write of a script if it may need memory. This one may not, and what follows
+-- frees more than it takes.
+redis.call('HDEL', meta, '')
 if removed ~= ask.pane then
-    if removed and ask.pane ~= removed + 1 then return 'order' end
-    local status = admit(meta, ask)
+    if removed and (ask.pane ~= removed + 1 or removed ~= cleaned) then return 'wait' end
     -- A pane that a wiped shard answers as gone was read before; it must still be dropped.
-    if status == 'wait' then return status end
+    if admit(meta, ask) == 'wait' then return 'wait' end
     redis.call('HSET', meta, 'removed', ask.pane)
 end
 local low = (least_clock(meta, ask.scores) or -1) - ask.score_lateness_ms

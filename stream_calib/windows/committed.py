@@ -1,0 +1,120 @@
+"""What was committed of a model key, read back for the closer: cursors, cells, pane records, decision log.
+
+What was read once is kept. Scored cells are a pure function of the logs, so they cannot go stale; matured cells and the
+decision log can (a state that was rolled back is derived again, perhaps with another cut), so they are checked by their
+hash chains at every use.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple, TypeVar
+
+from stream_calib.errors import StateError
+from stream_calib.snapshot.decision_log import DecisionLog, chain
+from stream_calib.windows.cells import MaturedCells, ScoredCells
+from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_record
+from stream_calib.windows.state_store import StateStore
+
+_CACHED_PANES = 512
+
+
+class Cursors(NamedTuple):
+    """Where the model key is, read at one moment."""
+
+    first_pane: int
+    closed: int
+    matured: int
+    decided: int
+    matured_chain: str
+    """Chain hash of the matured cells up to `matured`."""
+    tip: str | None
+    log_length: int
+
+    def expect(self, *names: str) -> dict[str, str | None]:
+        """The named fields as expectations of a commit."""
+        return {name: None if (value := getattr(self, name)) is None else str(value) for name in names}
+
+
+class Committed:
+    """Reads one model key's state."""
+
+    def __init__(self, state: StateStore) -> None:
+        self._state = state
+        self._log = DecisionLog()
+        self._scored: OrderedDict[int, ScoredCells] = OrderedDict()
+        self._matured: OrderedDict[int, tuple[MaturedCells, str]] = OrderedDict()
+
+    def cursors(self) -> Cursors | None:
+        """None before the generation's first pane is known."""
+        return self.cursors_and_detector()[0]
+
+    def cursors_and_detector(self) -> tuple[Cursors | None, str | None]:
+        """The cursors and the step's carried state, of one moment."""
+        found = self._state.read((*Cursors._fields, "detector"))
+        if found["first_pane"] is None:
+            return None, None
+        first_pane, closed, matured, decided = (
+            int(found[name] or 0) for name in ("first_pane", "closed", "matured", "decided")
+        )
+        chain_hash, length = found["matured_chain"] or "", int(found["log_length"] or 0)
+        return Cursors(first_pane, closed, matured, decided, chain_hash, found["tip"], length), found["detector"]
+
+    def decision_log(self, at: Cursors) -> DecisionLog:
+        """The log as it is at the cursors. StateError where the entries do not lead to its tip."""
+        known = self._log
+        entries = self._state.entries("decisions", known.length, at.log_length)
+        if known.length + len(entries) != at.log_length or chain(known.tip, entries) != at.tip:
+            # The log that was read is not a part of this one: the state was rolled back.
+            self._log = known = DecisionLog()
+            entries = self._state.entries("decisions", 0, at.log_length)
+            if chain(None, entries) != at.tip:
+                raise StateError(
+                    f"the {at.log_length} entries of the decision log do not lead to its tip {at.tip}: the model key's"
+                    " state is damaged; restore it from a backup"
+                )
+        known.extend(entries)
+        return known
+
+    def scored_cells(self, pane: int) -> ScoredCells:
+        """Scored cells of a closed pane."""
+        if pane not in self._scored:
+            self.remember_scored(pane, ScoredCells.unpack(self._blob(PaneNames.of(pane).scored)))
+        return self._scored[pane]
+
+    def matured_cells(self, pane: int) -> tuple[MaturedCells, str]:
+        """Matured cells of a pane, and the chain hash up to it."""
+        record = self.record(pane)
+        known = self._matured.get(pane)
+        if known is None or known[1] != record.chain:
+            known = MaturedCells.unpack(self._blob(PaneNames.of(pane).matured)), record.chain
+            self.remember_matured(pane, *known)
+        return known
+
+    def record(self, pane: int) -> PaneRecord:
+        """The record of a matured pane."""
+        return decode_record(self._blob(PaneNames.of(pane).record))
+
+    def remember_scored(self, pane: int, cells: ScoredCells) -> None:
+        _keep(self._scored, pane, cells)
+
+    def remember_matured(self, pane: int, cells: MaturedCells, chain_hash: str) -> None:
+        _keep(self._matured, pane, (cells, chain_hash))
+
+    def _blob(self, name: str) -> bytes:
+        (blob,) = self._state.blobs([name])
+        if blob is None:
+            raise StateError(
+                f"blob {name} is missing although its pane was committed: the model key's state is damaged; restore it"
+                " from a backup"
+            )
+        return blob
+
+
+Value = TypeVar("Value")
+
+
+def _keep(cache: OrderedDict[int, Value], pane: int, value: Value) -> None:
+    cache[pane] = value
+    while len(cache) > _CACHED_PANES:
+        cache.popitem(last=False)

@@ -1,0 +1,154 @@
+"""The two implementations of the shard and state ports, with what only tests do to them: copy, roll back, wipe."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from stream_calib.events.contracts import ModelKey
+from stream_calib.redis_connection import connect
+from stream_calib.windows.memory_shards import MemoryShards
+from stream_calib.windows.memory_state import MemoryState
+from stream_calib.windows.panes import PaneSettings
+from stream_calib.windows.redis_shards import RedisShards
+from stream_calib.windows.redis_state import RedisState
+from stream_calib.windows.shard_store import ShardStore
+from stream_calib.windows.state_store import StateStore
+
+MODEL = ModelKey("m", "1")
+
+
+class Backend(ABC):
+    """Makes stores, each of a model of its own, and plays the failover that loses writes."""
+
+    @abstractmethod
+    def shards(self, count: int, settings: PaneSettings) -> ShardStore: ...
+
+    @abstractmethod
+    def state(self) -> StateStore: ...
+
+    @abstractmethod
+    def copy_shard(self, shards: ShardStore, shard: int) -> Any: ...
+
+    @abstractmethod
+    def put_shard(self, shards: ShardStore, shard: int, copied: Any) -> None:
+        """Puts the shard back to the copy; None wipes it."""
+
+    @abstractmethod
+    def copy_state(self, state: StateStore) -> Any: ...
+
+    @abstractmethod
+    def put_state(self, state: StateStore, copied: Any) -> None: ...
+
+    @abstractmethod
+    def size(self, shards: ShardStore, shard: int) -> int:
+        """How many things the shard holds beside its marks: 0 when every pane was removed."""
+
+
+class MemoryBackend(Backend):
+    def shards(self, count: int, settings: PaneSettings) -> ShardStore:
+        return MemoryShards(count, settings)
+
+    def state(self) -> StateStore:
+        return MemoryState()
+
+    def copy_shard(self, shards: ShardStore, shard: int) -> Any:
+        assert isinstance(shards, MemoryShards)
+        return copy.deepcopy(shards._shards[shard])
+
+    def put_shard(self, shards: ShardStore, shard: int, copied: Any) -> None:
+        assert isinstance(shards, MemoryShards)
+        fresh = MemoryShards(1, shards.settings)._shards[0]
+        shards._shards[shard] = fresh if copied is None else copy.deepcopy(copied)
+
+    def copy_state(self, state: StateStore) -> Any:
+        return copy.deepcopy(state.__dict__)
+
+    def put_state(self, state: StateStore, copied: Any) -> None:
+        state.__dict__.update(copy.deepcopy(copied))
+
+    def size(self, shards: ShardStore, shard: int) -> int:
+        assert isinstance(shards, MemoryShards)
+        s = shards._shards[shard]
+        return sum(map(len, (s.predictions, s.versions, s.rows, +s.counts, *s.entries.values())))
+
+
+class RedisBackend(Backend):
+    def __init__(self, client: redis.Redis) -> None:
+        self.client = client
+        self._models = 0
+
+    def _model(self) -> ModelKey:
+        self._models += 1
+        return ModelKey("m", str(self._models))
+
+    def shards(self, count: int, settings: PaneSettings) -> ShardStore:
+        return RedisShards(self.client, self._model(), count, settings)
+
+    def state(self) -> StateStore:
+        return RedisState(self.client, self._model())
+
+    def keys(self, prefix: str | bytes) -> list[bytes]:
+        text = prefix.decode() if isinstance(prefix, bytes) else prefix
+        return sorted(self.client.scan_iter(match=f"{text}*", count=1000))
+
+    def copy_shard(self, shards: ShardStore, shard: int) -> Any:
+        return self._copy(self._shard_tag(shards, shard))
+
+    def put_shard(self, shards: ShardStore, shard: int, copied: Any) -> None:
+        self._put(self._shard_tag(shards, shard), copied or {})
+
+    def copy_state(self, state: StateStore) -> Any:
+        assert isinstance(state, RedisState)
+        return self._copy(state._tag)
+
+    def put_state(self, state: StateStore, copied: Any) -> None:
+        assert isinstance(state, RedisState)
+        self._put(state._tag, copied)
+
+    def size(self, shards: ShardStore, shard: int) -> int:
+        tag = self._shard_tag(shards, shard)
+        return len([key for key in self.keys(tag) if key != tag + b"m"])
+
+    def _shard_tag(self, shards: ShardStore, shard: int) -> bytes:
+        assert isinstance(shards, RedisShards)
+        return shards._keys[shard].tag
+
+    def _copy(self, tag: str | bytes) -> dict[bytes, bytes]:
+        names = self.keys(tag)
+        pipeline = self.client.pipeline(transaction=False)
+        for name in names:
+            pipeline.dump(name)
+        return dict(zip(names, pipeline.execute(), strict=True))
+
+    def _put(self, tag: str | bytes, copied: dict[bytes, bytes]) -> None:
+        pipeline = self.client.pipeline(transaction=True)
+        for name in self.keys(tag):
+            pipeline.delete(name)
+        for name, dumped in copied.items():
+            pipeline.restore(name, 0, dumped)
+        pipeline.execute()
+
+
+BACKENDS = ["memory", pytest.param("redis", marks=pytest.mark.services)]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """Each implementation, empty."""
+    if request.param == "memory":
+        yield MemoryBackend()
+        return
+    with connect(request.getfixturevalue("redis_url")) as client:
+        yield RedisBackend(client)
+
+
+@pytest.fixture
+def redis_backend(redis_url: str) -> Iterator[RedisBackend]:
+    with connect(redis_url) as client:
+        yield RedisBackend(client)
