@@ -89,6 +89,14 @@ def test_neighbouring_scores_across_every_edge_do_not_fall() -> None:
         assert (np.diff(p) >= 0).all()
 
 
+def test_the_last_bin_of_a_steep_map_does_not_pass_the_value_of_the_score_1() -> None:
+    rng = np.random.default_rng(0)
+    for low, high in zip(rng.uniform(0, 0.2, 100), rng.uniform(0.5, 1, 100), strict=True):
+        steep = ServedMap(BaseMap(np.array([9.96, 10.0]), np.array([low, high]), 1e-6, 0.0), [], [], 0.0, 1e-6)
+        p = steep.apply(np.array([1 - 1e-9, 1.0]), np.zeros(2, np.intp), [()])
+        assert p[0] <= p[1]
+
+
 def test_bounds_and_beyond_the_grid() -> None:
     p = served().apply(np.array([0.0, 1e-300, 1e-6, 1 - 1e-12, 1.0]), np.zeros(5, np.intp), SIGNATURES)
     assert p[0] == p[1] == p[2] == at_edges(served(), SIGNATURES[0])[0]

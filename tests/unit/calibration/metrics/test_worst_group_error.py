@@ -77,6 +77,15 @@ def test_rows_of_weight_0_change_nothing_and_a_common_weight_neither() -> None:
     assert worst_group_error(y, p, [group], weight) == pytest.approx(straight, rel=1e-12)
 
 
+def test_unequal_weights_enter_the_variance_squared() -> None:
+    y, p = np.array([1] * 10 + [1, 0] * 20), np.full(50, 0.5)
+    group, weight = np.repeat([0, 1], [10, 40]), np.repeat([3.0, 1.0], [10, 40])
+    base_rate = (30 + 20) / 70
+    in_group = 3 * 5 / np.sqrt(10 * 9 * 0.25)
+    expected = in_group * np.sqrt((10 * 9 + 40) * 0.25) / 70 / (1 - base_rate) * 100
+    assert worst_group_error(y, p, [group], weight) == pytest.approx(expected)
+
+
 def test_probabilities_of_0_and_1_give_a_finite_figure() -> None:
     assert np.isfinite(worst_group_error([0, 1] * 10, np.tile([0.0, 1.0], 10), []))
 
