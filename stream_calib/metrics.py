@@ -6,7 +6,7 @@ from prometheus_client import Counter, Gauge
 
 SCORES_SERVED = Counter("stream_calib_scores_served_total", "Scores written to `calibrated`, by status", ["status"])
 SCORE_TOMBSTONES = Counter("stream_calib_score_tombstones_total", "Score records without a value, skipped")
-REJECTED = Counter("stream_calib_rejected_total", "Records refused and written to the dead letters", ["topic", "reason"])
+REJECTED = Counter("stream_calib_rejected_total", "Records refused, by topic and reason", ["topic", "reason"])
 SNAPSHOT_STALENESS_SECONDS = Gauge(
     "stream_calib_snapshot_staleness_seconds", "Time since the snapshot pointer was last read, with the state away"
 )

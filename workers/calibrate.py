@@ -32,6 +32,7 @@ GROUP = "calibrate"
 _POLL_MS = 100
 _CLOCK_EVERY_MS = 1_000
 _STATUS_EVERY_MS = 1_000
+_AWAY_AFTER_MS = 1_000
 
 
 class Transform:
@@ -170,7 +171,8 @@ class Calibrate(Role):
         metrics.SNAPSHOT_STALENESS_SECONDS.set(self._follower.staleness_ms / 1000)
         due = version != self._reported_version or now - self._status_at >= _STATUS_EVERY_MS
         # With the state away a status cannot be written, and must not hold up serving.
-        if self._state is None or not due or self._follower.staleness_ms > self._config.serving.snapshot_poll_ms:
+        away = self._follower.staleness_ms > self._config.serving.snapshot_poll_ms + _AWAY_AFTER_MS
+        if self._state is None or not due or away:
             return
         facts = {
             "snapshot": version,

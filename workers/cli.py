@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import sys
 import time
 from contextlib import ExitStack
 from enum import Enum
@@ -85,6 +87,8 @@ def demo(
     from workers.demo_results import collect
 
     with readable_errors(), ExitStack() as stack:
+        # So that SIGTERM, too, ends the server and the roles on the way out.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         server = stack.enter_context(EmbeddedServer())
         environ = os.environ | {"STREAM_CALIB_LOG_URL": server.url, "STREAM_CALIB_REDIS_URL": server.url}
         config_file = demo_config_file()

@@ -24,7 +24,7 @@ from stream_calib.transport.port import Log, Outgoing
 from workers.calibrate import Calibrate
 from workers.deployment import State
 from workers.role import wall_clock_ms
-from workers.run import ROLES
+from workers.run import ROLES, STOP_WITH_PARENT
 
 _STALLED_AFTER_S = 60.0
 _LOOK_EVERY_S = 0.004
@@ -58,13 +58,14 @@ def role_processes(
 ) -> Iterator[RoleProcesses]:
     """Starts the roles, each in a process (and process group) of its own, and ends them at the end."""
     logs.mkdir(parents=True, exist_ok=True)
+    environ = {**environ, STOP_WITH_PARENT: "1"}
     with ExitStack() as stack:
         processes = {}
         for role in roles:
             output = stack.enter_context((logs / f"{role}.log").open("wb"))
             command = [sys.executable, "-m", "workers.cli", "run", "--role", role, "--config", str(config_file)]
             processes[role] = subprocess.Popen(
-                command, env=dict(environ), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+                command, env=environ, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
         try:
             yield RoleProcesses(processes, logs)

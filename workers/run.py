@@ -27,6 +27,10 @@ ROLES: dict[str, Callable[[Config], Role]] = {
 }
 _IDLE_WAIT_S = {"calibrate": 0.05, "monitor": 0.01, "refit": 0.02, "alert": 0.1}
 _STOP_WITHIN_S = 20.0
+_LOOK_AT_PARENT_S = 1.0
+
+STOP_WITH_PARENT = "STREAM_CALIB_STOP_WITH_PARENT"
+"""Environment variable: a process that finds it set ends when the one that started it is gone."""
 
 
 class RoleFailedError(StreamCalibError):
@@ -42,7 +46,7 @@ def run_roles(names: Sequence[str], config: Config, stop: threading.Event | None
     for loop in loops:
         loop.start()
     _LOG.info("running %s for %s/%s", ", ".join(names), config.model.name, config.model.version)
-    stop.wait()
+    _wait(stop)
     for loop in loops:
         loop.join(_STOP_WITHIN_S)
         if loop.is_alive():
@@ -50,6 +54,17 @@ def run_roles(names: Sequence[str], config: Config, stop: threading.Event | None
     failed = [loop for loop in loops if loop.error is not None]
     if failed:
         raise RoleFailedError(f"{failed[0].name} ended: {failed[0].error}") from failed[0].error
+
+
+def _wait(stop: threading.Event) -> None:
+    """Until asked to stop; or orphaned, where the parent asked for that: it may be killed with no chance to stop us."""
+    if os.environ.get(STOP_WITH_PARENT) is None:
+        stop.wait()
+        return
+    parent = os.getppid()
+    while not stop.wait(_LOOK_AT_PARENT_S) and os.getppid() == parent:
+        pass
+    stop.set()
 
 
 def _stop_on_signals(stop: threading.Event) -> None:

@@ -47,11 +47,12 @@ class MaturedPane:
 def winners(rows: ScoreRows) -> ScoreRows:
     """One row an id (all rows are of one pane): the smallest (event time, raw score), sorted by fingerprint.
 
-    Among equal ones, which differ only in what was served, the smallest (version, served probability): any rule
-    does, as long as it does not depend on the order of arrival.
+    Among equal ones the smallest (signature hash, unit bucket, version, served probability): any rule does, as long as
+    it does not depend on the order of arrival.
     """
     rank = np.argsort(np.argsort(np.array(rows.snapshots)))
-    order = np.lexsort((rows.served, rank[rows.snapshot_index], rows.score, rows.event_time_ms, rows.fingerprint))
+    ties = (rows.served, rank[rows.snapshot_index], rows.unit_bucket, rows.signature)
+    order = np.lexsort((*ties, rows.score, rows.event_time_ms, rows.fingerprint))
     fingerprint = rows.fingerprint[order]
     first = np.ones(len(order), dtype=bool)
     first[1:] = fingerprint[1:] != fingerprint[:-1]

@@ -167,7 +167,7 @@ def compute(
             winners[key] = score
             continue
         panes[key[1]].classes["scores_duplicate"] += 1
-        if (score.time_ms, score.score) < (winners[key].time_ms, winners[key].score):
+        if _wins_over(score, winners[key]):
             winners[key] = score
 
     # Each label joins every winner of its id with score time < label time <= score time + horizon.
@@ -226,6 +226,17 @@ def compute(
     totals["positives"] = sum(label == 1 for _, _, label in outcome_of.values())
     totals["unlabelled"] = totals["winners"] - totals["labelled"]
     return Result(dict(panes), first_pane, last_closed, last_matured, totals, signatures, outcome_of)
+
+
+def _wins_over(score: Score, other: Score) -> bool:
+    """Smallest (event time, raw score); among equal ones the smallest (signature hash, unit bucket)."""
+    mine, theirs = (score.time_ms, score.score), (other.time_ms, other.score)
+    if mine != theirs:
+        return mine < theirs
+    ranks = [
+        (signature_hash(s.attributes), unit_bucket(s.event_id if s.unit is None else s.unit)) for s in (score, other)
+    ]
+    return ranks[0] < ranks[1]
 
 
 def is_skewed(time_ms: int, append_ms: int | None, settings: Settings) -> bool:
