@@ -23,7 +23,7 @@ from stream_calib.windows.walk import MaturedPane, read_matured, read_scored
 _PANES_A_COMMIT = 48
 
 
-class _MovedOn(Exception):
+class _MovedOnError(Exception):
     """Another closer went on, or the state was rolled back, while this one worked on what it had read."""
 
 
@@ -89,7 +89,7 @@ class Closer:
             matured = self._mature(shards)
             decided = self._decide()
             self._remove(shards)
-        except _MovedOn:
+        except _MovedOnError:
             return True
         return closed or matured or decided
 
@@ -103,7 +103,7 @@ class Closer:
             raise
         except StateError as error:
             if self._committed.cursors() != at:
-                raise _MovedOn from error
+                raise _MovedOnError from error
             raise
 
     # --- where the clocks allow to go

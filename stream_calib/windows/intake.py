@@ -8,6 +8,7 @@ skipped.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -31,6 +32,7 @@ from stream_calib.windows.shard_store import (
 MAX_OPERATIONS = 1_000
 """Of one script call: it keeps a call within a few milliseconds."""
 _MAX_ROUNDS = 1_000
+_REGISTRATIONS = 5
 
 
 class Intake:
@@ -51,7 +53,7 @@ class Intake:
 
     def _marks(self) -> list[dict[str, Mark]]:
         """Each shard's marks, complete."""
-        for _ in range(2):
+        for _ in range(_REGISTRATIONS):
             marks = [progress.marks for progress in self._shards.progress()]
             if all(i in m for m in marks for i in (*self.inputs.scores, *self.inputs.labels)):
                 return marks
@@ -156,12 +158,9 @@ class _Piece:
         self.entries = entries
         self.rows = rows
         side = "score" if batch.side == "s" else "label"
-        pairs, counts = np.unique(
-            np.stack([batch.drop_kind[drops].astype(np.int64), batch.drop_pane[drops]]), axis=1, return_counts=True
-        )
+        counts = Counter(zip(batch.drop_kind[drops].tolist(), batch.drop_pane[drops].tolist(), strict=True))
         self.drops = [
-            Drop(f"{side}_skewed" if skewed else f"{side}_late", pane, n)
-            for skewed, pane, n in zip(*pairs.tolist(), counts.tolist(), strict=True)
+            Drop(f"{side}_skewed" if skewed else f"{side}_late", pane, n) for (skewed, pane), n in counts.items()
         ]
 
 

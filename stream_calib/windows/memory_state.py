@@ -52,10 +52,11 @@ class MemoryState(StateStore):
     def acquire_lease(self, name: str, owner: str, ttl_ms: int) -> str | None:
         now = self._clock_ms()
         holder, until = self._leases.get(name, ("", 0))
-        if holder not in ("", owner) and until > now:
+        holds = holder == owner and until > now
+        if until > now and not holds:
             return None
         field = f"token:{name}"
-        if holder != owner:
+        if not holds:
             self._fields[field] = str(int(self._fields.get(field, "0")) + 1)
         self._leases[name] = (owner, now + ttl_ms)
         return self._fields[field]

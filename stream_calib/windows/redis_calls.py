@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,13 +13,19 @@ from numpy.typing import NDArray
 from stream_calib.windows.join_entry import fingerprint_bytes, join_buckets, time_bytes
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.row_codec import encode_rows
-from stream_calib.windows.shard_store import COUNTER_KINDS, Inputs, ReadGuard, ShardCall
+from stream_calib.windows.shard_store import COUNTER_KINDS, Inputs, Mark, ReadGuard, ShardCall
 
 if TYPE_CHECKING:
     from stream_calib.windows.redis_shards import ShardKeys
 
 ScriptCall = tuple[list[bytes], list[bytes]]
 _NO_PANE = 1 << 40
+
+
+def register_argument(marks: Mapping[str, Mark], origin: int | None) -> bytes:
+    """What lua/register.lua reads."""
+    some = [(i, m.next, m.clock_ms if m.clock_ms is not None else False) for i, m in marks.items()]
+    return msgspec.msgpack.encode({"marks": some, "origin": origin if origin is not None else False})
 
 
 def guard_bytes(guard: ReadGuard, pane: int, settings: PaneSettings) -> bytes:

@@ -47,6 +47,7 @@ def _script(*files: str) -> LuaScript:
     return LuaScript("stream_calib.windows.lua", *files, error_class=StateUnavailableError)
 
 
+_REGISTER = _script("register.lua")
 _APPLY = _script("clocks.lua", "entry.lua", "apply.lua")
 _READ_ROWS = _script("clocks.lua", "read_rows.lua")
 _READ_LABELS = _script("clocks.lua", "read_labels.lua")
@@ -86,27 +87,11 @@ class RedisShards(ShardStore):
         self._keys = [ShardKeys(model_key, shard) for shard in range(count)]
 
     def register(self, marks: Mapping[str, Mark]) -> None:
-        with answering(StateUnavailableError, "registering inputs"):
-            for keys in self._keys:
-                pipeline = self._client.pipeline(transaction=True)
-                for input_key, mark in marks.items():
-                    # The clock first: a mark that is there has its clock.
-                    if mark.clock_ms is not None:
-                        pipeline.hsetnx(keys.marks, f"c:{input_key}", str(mark.clock_ms))
-                    pipeline.hsetnx(keys.marks, f"n:{input_key}", str(mark.next))
-                pipeline.execute()
+        call = redis_calls.register_argument(marks, None)
+        _REGISTER.many(self._client, [([keys.marks], [call]) for keys in self._keys])
 
     def restart_wiped(self, shard: int, marks: Mapping[str, Mark], origin: int) -> None:
-        meta = self._keys[shard].marks
-        with answering(StateUnavailableError, f"restarting the wiped shard {shard}"):
-            pipeline = self._client.pipeline(transaction=True)
-            for name in ("removed", "cleaned", "origin"):
-                pipeline.hsetnx(meta, name, str(origin))
-            for input_key, mark in marks.items():
-                if mark.clock_ms is not None:
-                    pipeline.hsetnx(meta, f"c:{input_key}", str(mark.clock_ms))
-                pipeline.hsetnx(meta, f"n:{input_key}", str(mark.next))
-            pipeline.execute()
+        _REGISTER(self._client, [self._keys[shard].marks], [redis_calls.register_argument(marks, origin)])
 
     def progress(self) -> list[Progress]:
         with answering(StateUnavailableError, "reading positions"):

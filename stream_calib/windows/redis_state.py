@@ -54,7 +54,13 @@ class RedisState(StateStore):
                 "blobs": blobs,
             }
         )
-        return bool(_COMMIT(self._client, keys, [packed, *arguments]))
+        answer = _COMMIT(self._client, keys, [packed, *arguments])
+        if isinstance(answer, bytes):
+            raise StateError(
+                f"the key {answer.decode()} holds something of another type, so nothing was written: it was not made by"
+                " this program; remove it or restore the state from a backup"
+            )
+        return bool(answer)
 
     def entries(self, name: str, start: int, stop: int | None = None) -> list[bytes]:
         if stop is not None and stop <= start:

@@ -19,9 +19,9 @@ def claim_generation(state: StateStore, generation: str) -> None:
             return
         if found is not None:
             raise GenerationMismatchError(
-                f"the stored state was made under the semantic configuration {found}, this one is {generation}: horizon,"
-                " pane, latenesses, shards, attributes, unit or missing_label differ; put the old values back, or give"
-                " the model another version to start afresh"
+                f"the stored state was made under the semantic configuration {found}, this one is {generation}:"
+                " horizon, pane, latenesses, shards, attributes, unit or missing_label differ; put the old values back,"
+                " or give the model another version to start afresh"
             )
         state.commit(Commit(expect={"generation": None}, fields={"generation": generation}))
     raise StateError("the field `generation` can be neither read nor written; is the store being wiped?")

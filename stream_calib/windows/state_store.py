@@ -51,7 +51,8 @@ class StateStore(ABC):
 
     @abstractmethod
     def commit(self, change: Commit) -> bool:
-        """True when all expectations held and everything was written, False when nothing was."""
+        """True when all expectations held and everything was written, False when nothing was. StateError, with nothing
+        written, where the store holds something that is not of this program."""
 
     @abstractmethod
     def entries(self, name: str, start: int, stop: int | None = None) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any
 
 import pytest
@@ -75,7 +75,8 @@ class MemoryBackend(Backend):
     def size(self, shards: ShardStore, shard: int) -> int:
         assert isinstance(shards, MemoryShards)
         s = shards._shards[shard]
-        return sum(map(len, (s.predictions, s.versions, s.rows, +s.counts, *s.entries.values())))
+        parts: list[Sized] = [s.predictions, s.versions, s.rows, +s.counts, *s.entries.values()]
+        return sum(len(part) for part in parts)
 
 
 class RedisBackend(Backend):

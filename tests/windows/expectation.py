@@ -104,7 +104,9 @@ def check_world(world: World) -> None:
     state, logs = world.state, world.logs
     whole = oracle(logs)
     assert at["first_pane"] == whole.first_pane
-    records = {p: decode_record(blob(state, PaneNames.of(p).record)) for p in range(at["first_pane"], at["matured"] + 1)}
+    records = {
+        p: decode_record(blob(state, PaneNames.of(p).record)) for p in range(at["first_pane"], at["matured"] + 1)
+    }
 
     for pane in range(at["first_pane"], at["closed"] + 1):
         cells = ScoredCells.unpack(blob(state, PaneNames.of(pane).scored))

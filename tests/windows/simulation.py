@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from stream_calib.snapshot.decision_log import DecisionLog, Settled, chain
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.intake import Intake
+from stream_calib.windows.pane_record import PaneNames, decode_record
 from stream_calib.windows.registration import inputs_of, register_inputs
 from stream_calib.windows.shard_store import (
     Inputs,
@@ -41,7 +42,7 @@ _DEEPEST = 3
 T = TypeVar("T")
 
 
-class Crashed(Exception):
+class CrashedError(Exception):
     """The actor at work dies here."""
 
 
@@ -100,8 +101,7 @@ class InterruptedState(StateStore):
 
     def _do(self, call: Callable[[], T]) -> T:
         self._world.anything_may_happen()
-        answer = call()
-        return answer
+        return call()
 
     def read(self, names: Sequence[str]) -> dict[str, str | None]:
         return self._do(lambda: self._world.state.read(names))
@@ -207,7 +207,7 @@ class Settler:
 class World:
     """`faults` is how often something breaks: 0 for a quiet run."""
 
-    def __init__(self, seed: int, backend: Backend, logs: Logs, *, faults: float, steps: int = 120) -> None:
+    def __init__(self, seed: int, backend: Backend, logs: Logs, *, faults: float, steps: int = 70) -> None:
         self.random = random.Random(seed)
         self.backend, self.logs, self.faults, self.steps = backend, logs, faults, steps
         self.store = backend.shards(self.random.choice([1, 2, 3]), logs.settings)
@@ -261,10 +261,10 @@ class World:
             return
         luck = self.random.random()
         if luck < self.faults / 4:
-            raise Crashed
+            raise CrashedError
         if luck < 2 * self.faults:
             self._depth += 1
-            for _ in range(self.random.choice([1, 1, 3, 12])):
+            for _ in range(self.random.choice([1, 1, 2, 6])):
                 self._something()
             self._depth -= 1
 
@@ -335,7 +335,7 @@ class World:
         depth = self._depth
         try:
             actor.step()
-        except Crashed:
+        except CrashedError:
             self.happened["crash"] = self.happened.get("crash", 0) + 1
             self._depth = depth
             self._replace(actor)
@@ -384,6 +384,12 @@ class World:
         if not everything or not at or at["decided"] < self.last_pane():
             return False
         return not self.state.read(("open_request",))["open_request"]
+
+    def cuts(self) -> list[dict[str, dict[str, int]]]:
+        """Of every matured pane."""
+        at = self.cursors()
+        names = [PaneNames.of(pane).record for pane in range(at["first_pane"], at["matured"] + 1)]
+        return [decode_record(blob).cut for blob in self.state.blobs(names) if blob is not None]
 
     def decision_log(self) -> DecisionLog:
         log = DecisionLog()

@@ -2,15 +2,20 @@
 -- KEYS: 1 f (hash of fields)  then lists l:<name>, then blobs b:<name> (strings); all for the life of the model key
 -- ARGV: 1 msgpack {expect = {{field, value or false}}, fields = {{field, value}}, appends = {key index of each entry},
 --       blobs = {key index of each blob}}  then the entries, then the blobs (cmsgpack reads no binary values)
--- Answer: 1 written, 0 an expectation failed
+-- Answer: 1 written, 0 an expectation failed, else the name of a key that holds something of another type: nothing was
+--         written
 local change = cmsgpack.unpack(ARGV[1])
+-- A key of another type would fail in the middle of the writes. (SET replaces whatever is there.)
+local function is(key, wanted)
+    local kind = redis.call('TYPE', key).ok
+    return kind == wanted or kind == 'none'
+end
+if not is(KEYS[1], 'hash') then return KEYS[1] end
+for _, list in ipairs(change.appends) do
+    if not is(KEYS[list], 'list') then return KEYS[list] end
+end
 for _, pair in ipairs(change.expect) do
     if redis.call('HGET', KEYS[1], pair[1]) ~= pair[2] then return 0 end
-end
--- A key of another type would fail in the middle of the writes.
-for _, list in ipairs(change.appends) do
-    local kind = redis.call('TYPE', KEYS[list]).ok
-    if kind ~= 'list' and kind ~= 'none' then return redis.error_reply('ERR ' .. KEYS[list] .. ' is not a list') end
 end
 for i, list in ipairs(change.appends) do redis.call('RPUSH', KEYS[list], ARGV[1 + i]) end
 for i, blob in ipairs(change.blobs) do redis.call('SET', KEYS[blob], ARGV[1 + #change.appends + i]) end

@@ -1,0 +1,304 @@
+"""What the join in Redis promises beyond the port: slots, declared keys, measured layout, nothing left, full memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+from redis.crc import key_slot
+
+from stream_calib.errors import StateUnavailableError
+from stream_calib.redis_connection import LuaScript, connect
+from stream_calib.transport.embedded_server import EmbeddedServer
+from stream_calib.windows import redis_shards, redis_state
+from stream_calib.windows.redis_shards import RedisShards
+from stream_calib.windows.redis_state import RedisState
+from stream_calib.windows.shard_store import Mark
+from stream_calib.windows.state_store import Commit
+from tests.windows.backends import MODEL, RedisBackend, redis_backend
+from tests.windows.join import PANE_0, SETTINGS, Join, L, S, at, block, clock, label
+from tests.windows.records import Item
+
+__all__ = ["redis_backend"]
+
+
+def some_of_everything(join: Join) -> None:
+    """Usual and general entries, early labels, drops; panes 0 to 5."""
+    join.write(S, *(block((f"id-{i % 17}", i)) for i in range(60)))
+    items: list[Item] = [label(f"id-{i % 23}", i + [0, 0.5, 3, 12, 17][i % 5], i % 3 % 2) for i in range(55)]
+    join.write(L, *items, clock(62))
+    join.write(S, block(("late", 12)))
+
+
+def test_field_case_46_has_the_slots_of_the_cluster_specification() -> None:
+    assert [key_slot(k) for k in (b"cal:iso", b"cal:patches", b"cal:{m1}:iso", b"cal:{m1}:patches")] == [
+        8748,
+        10276,
+        6916,
+        6916,
+    ]
+
+
+def test_each_call_is_on_one_slot_and_touches_only_the_keys_that_it_declares(redis_backend: RedisBackend) -> None:
+    """Field case 46. What scripts do is seen by MONITOR, so a key made up inside a script is found too."""
+    client = redis_backend.client
+    for script in {**vars(redis_shards), **vars(redis_state)}.values():
+        if isinstance(script, LuaScript):
+            script.load(client)
+    join = Join(redis_backend.shards(3, SETTINGS))
+    state = redis_backend.state()
+    with watching(client) as seen:
+        some_of_everything(join)
+        join.move_clocks(100)
+        for pane in range(6):
+            join.matured(pane)
+            join.scored(pane)
+        join.remove(0)
+        join.remove(1)
+        join.store.restart_wiped(0, {S: Mark(0, None)}, PANE_0)
+        state.commit(Commit({"a": None}, {"a": "1"}, {"l": [b"x"], "m": [b"y"]}, {"b": b"z"}))
+        state.acquire_lease("closer", "me", 1_000)
+        state.release_lease("closer", "me")
+    scripts = [words for kind, words in seen if kind != "lua" and words[0] == "EVALSHA"]
+    assert len(scripts) > 30
+    declared: set[str] = set()
+    touched = 0
+    for kind, words in seen:
+        if kind != "lua":
+            if words[0] == "EVALSHA":
+                declared = set(words[3 : 3 + int(words[2])])
+                assert len({key_slot(key.encode()) for key in declared}) == 1, declared
+        else:
+            keys = words[1:] if words[0] == "DEL" else words[1:2]
+            assert set(keys) <= declared, words
+            touched += 1
+    assert touched > 500
+
+
+@contextmanager
+def watching(client: redis.Redis) -> Iterator[list[tuple[str, list[str]]]]:
+    """(kind of client, words of the command) of everything that the server did meanwhile."""
+    seen: list[tuple[str, list[str]]] = []
+    with client.monitor() as monitor:  # type: ignore[no-untyped-call]  # redis-py has no types here
+        yield seen
+        client.echo("that is all")
+        while True:
+            command = monitor.next_command()
+            words = _words(command["command"])
+            if words == ["ECHO", "that is all"]:
+                return
+            seen.append((command["client_type"], words))
+
+
+def _words(command: str) -> list[str]:
+    """The words as MONITOR separates them; binary ones are shown escaped, which is enough for keys made of text."""
+    first, _, rest = command.partition(" ")
+    return [first.upper(), *rest.split(" ")] if first.upper() != "ECHO" else ["ECHO", rest]
+
+
+def test_state_keys_of_a_model_are_on_one_slot_and_of_shards_apart(redis_backend: RedisBackend) -> None:
+    state = RedisState(redis_backend.client, MODEL)
+    state.commit(Commit({}, {"a": "1"}, {"l": [b"x"]}, {"b": b"z"}))
+    state.put_signatures({1: ("a",), 258: ("b",)})
+    state.acquire_lease("closer", "me", 1_000)
+    keys = redis_backend.keys(state._tag)
+    assert len(keys) == 6
+    assert len({key_slot(key) for key in keys}) == 1
+    shards = RedisShards(redis_backend.client, MODEL, 8, SETTINGS)
+    assert len({key_slot(keys.marks) for keys in shards._keys}) == 8
+
+
+def test_only_the_marks_are_left_when_everything_was_removed(redis_backend: RedisBackend) -> None:
+    store = redis_backend.shards(2, SETTINGS)
+    assert isinstance(store, RedisShards)
+    join = Join(store)
+    some_of_everything(join)
+    join.move_clocks(200)
+    assert len(redis_backend.keys("sc:")) > 30
+    for pane in range(15):
+        assert join.remove(pane) == [True, True], pane
+    # The clock entries of pane 20, where the clocks are now, cannot go yet.
+    marks = {keys.marks for keys in store._keys}
+    entries = {keys.entries(key) for keys in store._keys for key in (S, L)}
+    assert set(redis_backend.keys("sc:")) == marks | entries
+    assert all(redis_backend.client.hkeys(key) == [b"%d" % (PANE_0 + 20)] for key in entries)
+    names: list[Any] = redis_backend.client.hkeys(store._keys[0].marks)
+    assert {name.decode().partition(":")[0] for name in names} == {"n", "c", "f", "removed", "cleaned", "last"}
+
+
+def test_the_usual_entry_has_ten_bytes_and_buckets_are_listpacks(redis_backend: RedisBackend) -> None:
+    store = redis_backend.shards(1, SETTINGS)
+    assert isinstance(store, RedisShards)
+    join = Join(store)
+    ids = [f"id-{i}" for i in range(3_000)]
+    join.write(S, *(block(*((event_id, 1 + i / 1_000) for event_id in ids[i : i + 500])) for i in range(0, 3_000, 500)))
+    client = redis_backend.client
+    entries = all_entries(client, store)
+    assert len(entries) == 3_000
+    assert {len(value) for value in entries} == {10}
+
+    join.write(L, *(label(event_id, 9) for event_id in ids[:2_000]))
+    assert {len(value) for value in all_entries(client, store)} == {10}, "a label that joins fits in"
+    join.write(L, *(label(event_id, 23) for event_id in ids[2_000:2_500]))
+    assert sorted({len(value) for value in all_entries(client, store)}) == [10, 20], "one that does not is held"
+    join.write(S, block(("id-2000", 21.5)))
+    assert len(all_entries(client, store)) == 3_000
+    keys = redis_backend.keys(store._keys[0].tag + b"j")
+    assert {client.object("encoding", key) for key in keys} == {b"listpack"}
+
+
+def all_entries(client: redis.Redis, store: RedisShards) -> list[Any]:
+    names = client.scan_iter(match=store._keys[0].tag.decode() + "j*", count=1_000)
+    return [value for key in names for value in client.hgetall(key).values()]
+
+
+# --- interrupted and repeated calls
+
+
+def removed_with_crashes(backend: RedisBackend, monkeypatch: pytest.MonkeyPatch, crash_after: int) -> tuple[Join, int]:
+    """Pane 0 is removed by a worker that dies after so many script calls, then by another one."""
+    monkeypatch.setattr(redis_shards, "_FIELDS_A_CALL", 3)
+    join = Join(backend.shards(1, SETTINGS))
+    some_of_everything(join)
+    join.move_clocks(200)
+    calls = dying(monkeypatch, crash_after)
+    with pytest.raises(KeyboardInterrupt):
+        join.remove(0)
+    return join, calls()
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], int]:
+    """The script that removes raises instead of its call number `after`; later calls work."""
+    original, n = redis_shards._REMOVE.__class__.__call__, 0
+
+    def call(self: Any, client: redis.Redis, keys: Sequence[bytes], args: Sequence[bytes] = ()) -> Any:
+        nonlocal n
+        if self is redis_shards._REMOVE:
+            n += 1
+            if n == after:
+                raise KeyboardInterrupt
+        return original(self, client, keys, args)
+
+    monkeypatch.setattr(redis_shards._REMOVE.__class__, "__call__", call)
+    return lambda: n
+
+
+@pytest.mark.parametrize("crash_after", [2, 3, 4])
+def test_a_removal_that_was_cut_off_is_finished_later(
+    redis_backend: RedisBackend, monkeypatch: pytest.MonkeyPatch, crash_after: int
+) -> None:
+    whole = Join(redis_backend.shards(1, SETTINGS))
+    some_of_everything(whole)
+    whole.move_clocks(200)
+    assert whole.remove(0) == [True]
+
+    join, _ = removed_with_crashes(redis_backend, monkeypatch, crash_after)
+    assert join.store.progress()[0].removed is None
+    assert join.remove(1) == [False]
+    assert join.remove(0) == [True]
+    assert join.store.progress()[0].removed == PANE_0
+    for pane in range(1, 6):
+        assert join.sums(pane) == whole.sums(pane)
+        assert join.matured(pane).counts == whole.matured(pane).counts
+    for pane in range(1, 15):
+        assert join.remove(pane) == [True]
+    assert redis_backend.size(join.store, 0) == 2, "but for where the clocks are"
+
+
+def test_rows_that_come_again_while_their_pane_is_removed_are_not_kept(
+    redis_backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard that was rolled back catches up between the steps of a removal."""
+    join = Join(redis_backend.shards(1, SETTINGS))
+    join.write(S, block(("a", 1)))
+    behind = redis_backend.copy_shard(join.store, 0)
+    join.write(S, block(("b", 2), ("c", 12)), clock(200))
+    join.write(L, label("b", 5), clock(200))
+    assert join.try_matured(0) is not None
+    redis_backend.put_shard(join.store, 0, behind)
+    client = redis_backend.client
+    lrange = client.lrange
+
+    def lrange_and_catch_up(*args: Any) -> Any:
+        found = lrange(*args)
+        join.deliver(S, 1, len(join.items[S]))
+        join.deliver(L, 0, len(join.items[L]))
+        return found
+
+    monkeypatch.setattr(client, "lrange", lrange_and_catch_up)
+    first = join.remove(0)
+    monkeypatch.undo()
+    join.deliver(S, 1, len(join.items[S]))
+    join.deliver(L, 0, len(join.items[L]))
+    assert first == [False]
+    for pane in range(15):
+        assert join.remove(pane) == [True]
+    assert redis_backend.size(join.store, 0) == 2, "but for where the clocks are"
+
+
+def test_a_call_that_is_sent_twice_is_applied_once(redis_backend: RedisBackend) -> None:
+    """As the client does when the connection breaks before the answer."""
+    join = Join(redis_backend.shards(1, SETTINGS))
+    original = redis_shards._APPLY.__class__.__call__
+
+    def twice(self: Any, client: redis.Redis, keys: Sequence[bytes], args: Sequence[bytes] = ()) -> Any:
+        original(self, client, keys, args)
+        return original(self, client, keys, args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redis_shards._APPLY.__class__, "__call__", twice)
+        some_of_everything(join)
+        join.move_clocks(100)
+    expected = Join(redis_backend.shards(1, SETTINGS))
+    some_of_everything(expected)
+    expected.move_clocks(100)
+    for pane in range(6):
+        assert join.matured(pane).counts == expected.matured(pane).counts
+        assert join.sums(pane) == expected.sums(pane)
+
+
+# --- full memory
+
+
+def test_a_server_that_is_full_leaves_nothing_half_written(own_redis: EmbeddedServer) -> None:
+    """Field case 41, with noeviction: the positions stop, and go on once there is room."""
+    with connect(own_redis.url) as client:
+        backend = RedisBackend(client)
+        join = Join(backend.shards(2, SETTINGS))
+        some_of_everything(join)
+        used = int(client.info("memory")["used_memory"])
+        client.config_set("maxmemory", used - 100_000)
+        before = [backend.copy_shard(join.store, shard) for shard in range(2)]
+        tail: list[Item] = [block((f"more-{i}", 60 + i / 10), ("id-3", 60 + i / 10)) for i in range(30)]
+        with pytest.raises(StateUnavailableError, match=r"no answer|refused"):
+            join.write(S, *tail)
+        with pytest.raises(StateUnavailableError):
+            join.write(L, *(label(f"id-{i}", 63 + i / 10) for i in range(20)))
+        assert [backend.copy_shard(join.store, shard) for shard in range(2)] == before
+
+        client.config_set("maxmemory", 0)
+        for key in (S, L):
+            assert join.deliver(key, 0, len(join.items[key])) == {}
+        join.move_clocks(200)
+        expected = Join(backend.shards(1, SETTINGS))
+        for key in (S, L):
+            expected.write(key, *join.items[key])
+        for pane in range(7):
+            assert join.matured(pane).counts == expected.matured(pane).counts
+
+
+def test_a_server_that_is_full_can_still_remove_panes(own_redis: EmbeddedServer) -> None:
+    with connect(own_redis.url) as client:
+        backend = RedisBackend(client)
+        join = Join(backend.shards(1, SETTINGS))
+        some_of_everything(join)
+        join.move_clocks(200)
+        client.config_set("maxmemory", int(client.info("memory")["used_memory"]) - 100_000)
+        with pytest.raises(StateUnavailableError):
+            join.store.register({"l:new:0": Mark(0, at(1))})
+        for pane in range(10):
+            assert join.remove(pane) == [True]
+        assert join.store.counts_after(0) == {}
