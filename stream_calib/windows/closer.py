@@ -134,8 +134,8 @@ class Closer:
         return watermark // self._settings.pane_ms - 1
 
     def _limit(self, shards: list[Progress], low: int, beyond: int) -> int | None:
-        """Where cursors stop once every partition has ended: `beyond` panes after the last with a score."""
-        if low < ENDED_CLOCK_MS - max(self._settings.score_lateness_ms, self._settings.label_lateness_ms):
+        """Where cursors stop once every score partition has ended: `beyond` panes after the last with a score."""
+        if low < ENDED_CLOCK_MS - self._settings.score_lateness_ms:
             return None
         return max((s.last_pane for s in shards if s.last_pane is not None), default=-1) + beyond
 
@@ -173,7 +173,7 @@ class Closer:
             return False
         low = min(scores, labels)
         last = min(self._last_below(low - self._settings.horizon_ms), at.closed)
-        limit = self._limit(shards, low, 0)
+        limit = self._limit(shards, scores, 0)
         last = last if limit is None else min(last, limit)
         found: dict[int, tuple[MaturedCells, str]] = {}
         blobs: dict[str, bytes] = {}
