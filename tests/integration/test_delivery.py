@@ -1,0 +1,62 @@
+"""The same cells and classes however the events are partitioned, ordered within the lateness, and delivered."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stream_calib.config import Config
+from tests.integration.expectation import (
+    cells_of,
+    check_blocks_name_their_snapshot,
+    check_cells_and_classes,
+    check_one_output_each,
+)
+from tests.integration.findings import Findings, find
+from tests.integration.harness import Deployment, deployment
+from tests.integration.stream import EventDay, otherwise
+
+pytestmark = pytest.mark.services
+
+LABEL_PARTITIONS = 3
+SETTINGS = {
+    "log": {"label_partitions": LABEL_PARTITIONS, "session_timeout": "2s"},
+    "serving": {"max_batch_records": 400},
+    "windows": {"shards": 3},
+}
+
+
+def test_everything_twice_with_other_partitions_and_order(
+    month: list[EventDay], month_run: tuple[Findings, Config], tmp_path: Path
+) -> None:
+    with deployment(tmp_path, SETTINGS) as deployed:
+        for role in ("calibrate", "calibrate", "monitor", "monitor", "monitor"):
+            deployed.start(role, module="tests.integration.twice")
+        records = otherwise(month, LABEL_PARTITIONS)
+        # In parts, so that batches end in many places and each monitor has its share.
+        for start in range(0, len(records), 2_000):
+            deployed.log.produce(records[start : start + 2_000])
+        deployed.log.produce(deployed.clocks(month[-1].end_ms, end=True))
+        last = max(month_run[0].matured)
+        deployed.until_matured(last)
+        deployed.until_served()
+        found = find(deployed)
+        _check_delivered_twice(deployed)
+    check_one_output_each(found)
+    expected = check_cells_and_classes(found, deployed.config)
+    check_blocks_name_their_snapshot(found)
+    assert cells_of(found) == cells_of(month_run[0])
+    assert expected.totals["scores_duplicate"] > expected.totals["winners"]
+
+
+def _check_delivered_twice(deployed: Deployment) -> None:
+    """The monitors themselves say how many records they were given."""
+    given = 0
+    for one in deployed.processes:
+        if "monitor" in one.roles:
+            assert one.terminate() == 0
+            given += int(re.findall(r"given (\d+) records", one.output.read_text())[-1])
+    topics = deployed.config.topics
+    assert given >= 2 * (deployed.end(topics.blocks) + deployed.end(topics.labels))
