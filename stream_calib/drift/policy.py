@@ -67,7 +67,8 @@ def trigger(state: TriggerState, facts: TriggerFacts, config: TriggerConfig) -> 
         fit_rows=state.fit_rows + facts.fit_labelled,
         fit_positives=state.fit_positives + facts.fit_positives,
         new_labels=state.new_labels + facts.labelled,
-        armed_pane=state.armed_pane if facts.psi_alarm_pane is None else facts.psi_alarm_pane,
+        # One refit for all that alarms meanwhile: a further group must not put it off.
+        armed_pane=facts.psi_alarm_pane if state.armed_pane is None else state.armed_pane,
     )
     reason = _reason(state, facts, config)
     if reason is None:

@@ -27,7 +27,7 @@ class Decay:
         if half_life_panes < 1:
             raise ValueError(f"half-life of {half_life_panes} panes: at least 1 is needed")
         self.half_life_panes = half_life_panes
-        largest_sum = MOST_ROWS_A_PANE * (4 * half_life_panes / math.log(2) + 2)
+        largest_sum = MOST_ROWS_A_PANE * (2 * half_life_panes / math.log(2) + 2)
         self.fraction_bits = 62 - math.ceil(math.log2(largest_sum))
         if self.fraction_bits < 1:
             raise ValueError(f"half-life of {half_life_panes} panes leaves no fraction bits; use longer panes")
@@ -56,9 +56,10 @@ def halve(sums: NDArray[np.int64]) -> None:
 def _weights(half_life_panes: int, fraction_bits: int) -> tuple[int, ...]:
     # In decimal arithmetic, because the last bit of a float power differs between C libraries.
     with decimal.localcontext() as context:
-        context.prec = 40
-        base = decimal.Decimal(2)
-        return tuple(
-            int((base ** (decimal.Decimal(k) / half_life_panes + fraction_bits)).to_integral_value())
-            for k in range(half_life_panes)
-        )
+        context.prec = 50
+        ratio = decimal.Decimal(2) ** (decimal.Decimal(1) / half_life_panes)
+        weight, weights = decimal.Decimal(2) ** fraction_bits, []
+        for _ in range(half_life_panes):
+            weights.append(int(weight.to_integral_value()))
+            weight *= ratio
+        return tuple(weights)

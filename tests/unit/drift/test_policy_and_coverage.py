@@ -84,6 +84,13 @@ def test_one_alarm_asks_once_and_an_earlier_refit_without_the_change_does_not_di
     assert [(p, a.reason) for p, a in enumerate(play(facts, state=FRESH)) if a][2:] == [(20, "manual")]
 
 
+def test_further_alarms_do_not_put_the_refit_off() -> None:
+    facts = panes(30)
+    for pane in (8, 9, 10, 11):
+        facts[pane] = replace(facts[pane], psi_alarm_pane=pane + 4)
+    assert [(p, a.reason) for p, a in enumerate(play(facts[:20], state=FRESH)) if a] == [(12, "psi")]
+
+
 def test_level_has_its_own_cadence_and_comes_last() -> None:
     asked = play(panes(50), replace(CONFIG, level_cadence_panes=5), FRESH)
     reasons = [(p, a.reason) for p, a in enumerate(asked) if a]

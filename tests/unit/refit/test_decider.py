@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from stream_calib.alerts.model import Alert
+from stream_calib.refit.decider import Decider
+from stream_calib.snapshot.decision_log import DecisionLog, Request
+from stream_calib.windows.cells import EMPTY_MATURED, EMPTY_SCORED
+from tests.unit.refit.world import FIRST_PANE, World, config
+
+
+def test_a_closer_that_starts_anew_decides_the_same() -> None:
+    steady, restarted = World(config()), World(config())
+    for pane in range(70):
+        if pane % 7 == 3:
+            restarted.decider = restarted.new_decider()
+        for world in (steady, restarted):
+            world.run(1)
+    for name in ("detector", "tip", "decided"):
+        assert steady.state.read([name]) == restarted.state.read([name])
+    assert steady.state.entries("outbox", 0) == restarted.state.entries("outbox", 0)
+
+
+def test_a_change_of_traffic_opens_one_psi_alert_and_brings_one_refit_after_it_is_mature() -> None:
+    world = World(config(max_age="30d", min_new_labels=200, min_rows=3_000), rows_a_pane=60, seed=4)
+    world.run(130)  # bootstrap with three whole windows behind it
+    assert world.store.current() is not None
+    assert world.state.entries("outbox", 0) == []
+    changed = FIRST_PANE + len(world.matured)
+    world.low, world.high = 0.6, 0.95
+    world.run(100)
+    alerts = [Alert.decode(raw) for raw in world.state.entries("outbox", 0)]
+    assert (alerts[0].kind, alerts[0].state) == ("psi", "open")
+    assert sum(a.state == "open" for a in alerts if a.kind == "psi") == 1
+    asked = [e for e in world.store.log().entries if isinstance(e, Request)][1:]
+    assert asked[0].reason == "psi"
+    # The alert is decided h panes behind the closed pane that it is about, the refit when that pane itself is mature.
+    assert asked[0].pane == alerts[0].pane + world.decider.horizon_panes
+    assert asked[0].last_pane >= changed
+
+
+def test_ids_depend_on_content_alone() -> None:
+    first, second = World(config()), World(config())
+    for world in (first, second):
+        world.run(40)
+    ids = [[e.id for e in w.store.log().entries if isinstance(e, Request)] for w in (first, second)]
+    assert ids[0] == ids[1]
+    assert len(set(ids[0])) == len(ids[0]) >= 1
+
+
+def decider() -> Decider:
+    return World(config()).decider
+
+
+def test_panes_needed_are_named_and_asked_for() -> None:
+    made = decider()
+    assert made.horizon_panes == 2
+    assert made.missing(FIRST_PANE) == range(FIRST_PANE, FIRST_PANE + 3)
+    with pytest.raises(ValueError, match="push"):
+        made.decide(FIRST_PANE, None, DecisionLog(), EMPTY_MATURED, "")
+    for pane in made.missing(FIRST_PANE):
+        made.push(pane, EMPTY_SCORED)
+    assert list(made.missing(FIRST_PANE)) == []
+    assert made.missing(FIRST_PANE + 1) == range(FIRST_PANE + 3, FIRST_PANE + 4)
+    # Far ahead, or back: the whole window of 24 panes that ends there.
+    assert made.missing(FIRST_PANE + 500) == range(FIRST_PANE + 479, FIRST_PANE + 503)
+    assert made.missing(FIRST_PANE + 30) == range(FIRST_PANE + 9, FIRST_PANE + 33)
+
+
+def test_nothing_is_decided_while_a_request_is_open() -> None:
+    world = World(config())
+    while world.store.log().open_request is None:
+        world.run(1, refit=False)
+    fields, log = world.reader.read(["decided"])
+    with pytest.raises(ValueError, match="open"):
+        world.decider.decide(int(fields["decided"] or 0) + 1, None, log, EMPTY_MATURED, "")
+    entry = world.decider.expire(log, int(fields["decided"] or 0))
+    assert entry.pane == int(fields["decided"] or 0) + 1
+    with pytest.raises(ValueError, match="no request"):
+        world.decider.expire(DecisionLog(), 3)
+
+
+def test_empty_panes_are_decided_too_and_cost_little() -> None:
+    made = decider()
+    detector = None
+    for pane in range(FIRST_PANE, FIRST_PANE + 300):
+        for closed in made.missing(pane):
+            made.push(closed, EMPTY_SCORED)
+        decision = made.decide(pane, detector, DecisionLog(), EMPTY_MATURED, "")
+        detector = decision.detector
+        assert decision.decisions == ()
+        assert decision.open_request == ""
+    assert json.loads(detector or "")["coverage"]["winners"] == 0
+
+
+def test_the_request_names_its_panes_cells_and_parent() -> None:
+    world = World(config())
+    world.run(60)
+    requests = [e for e in world.store.log().entries if isinstance(e, Request)]
+    for request in requests:
+        assert (request.first_pane, request.last_pane) == (FIRST_PANE, request.pane)
+        assert request.cells_sha256 == world.chains[request.last_pane]
+        assert request.parent == world.store.log().current_at(request.pane)
+    assert np.diff([r.pane for r in requests]).min() > 0

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from stream_calib.errors import DamagedSnapshotError, StateUnavailableError
+from stream_calib.events.contracts import ModelKey
+from stream_calib.snapshot.follower import SnapshotFollower
+from stream_calib.snapshot.store import SnapshotStore
+from stream_calib.windows.memory_state import MemoryState
+from stream_calib.windows.state_store import Commit
+from tests.unit.snapshot.documents import level, report, request, structure
+from tests.unit.snapshot.test_store import append
+
+
+class Away(MemoryState):
+    """A store that can be away, and counts reads of the pointer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = False
+        self.reads = 0
+
+    def read(self, names: Sequence[str]) -> dict[str, str | None]:
+        if self.away:
+            raise StateUnavailableError("away")
+        self.reads += list(names) == ["current"]
+        return super().read(names)
+
+
+class Deployment:
+    def __init__(self) -> None:
+        self.now = 0
+        self.state = Away()
+        self.state.commit(Commit(fields={"first_pane": "1", "decided": "9"}))
+        self.state.acquire_lease("refit", "w", 1_000)
+        self.store = SnapshotStore(self.state, ModelKey("m", "1"), "g", 1_000, lambda: 0)
+        self.follower = self.new_follower()
+        self.published = 0
+
+    def new_follower(self) -> SnapshotFollower:
+        return SnapshotFollower(self.state, poll_ms=1_000, max_staleness_ms=60_000, clock_ms=lambda: self.now)
+
+    def publish(self) -> str:
+        self.published += 1
+        name, parent = f"r{self.published}", self.store.current()
+        append(self.state, request(name, 9 + self.published, parent), decided=9 + self.published)
+        return self.store.publish(structure(name, parent, rows=self.published), report(name), "1")
+
+    def served(self) -> str | None:
+        """The version served after the next poll."""
+        self.now += 1_000
+        found = self.follower.current()
+        return None if found is None else found.version
+
+    def lose_back_to(self, version: str) -> None:
+        """The store lost everything after this version, history and blobs included."""
+        moves = self.store.history()
+        keep = 1 + next(i for i, m in enumerate(moves) if m["version"] == version)
+        for move in moves[keep:]:
+            self.state._blobs.pop(f"snapshot:{move['version']}")
+        del self.state._lists["history"][keep:]
+        self.state._fields["current"] = version
+
+
+@pytest.fixture
+def here() -> Deployment:
+    return Deployment()
+
+
+def test_nothing_before_the_first_publication_then_each_new_version(here: Deployment) -> None:
+    assert here.served() is None
+    for _ in range(3):
+        version = here.publish()
+        assert here.served() == version
+
+
+def test_the_store_is_asked_once_a_poll_interval_and_the_object_stays(here: Deployment) -> None:
+    here.publish()
+    here.served()
+    held = here.follower.current()
+    newer = here.publish()
+    reads = here.state.reads
+    here.now += 999
+    assert here.follower.current() is held
+    assert here.state.reads == reads
+    here.now += 1
+    assert held is not None
+    found = here.follower.current()
+    assert found is not None
+    assert found.version == newer
+    assert here.state.reads == reads + 1
+
+
+def test_away_it_goes_on_and_says_so_until_too_stale(here: Deployment) -> None:
+    version = here.publish()
+    here.served()
+    here.state.away = True
+    for _ in range(60):
+        assert here.served() == version
+    assert here.follower.staleness_ms == 60_000
+    with pytest.raises(StateUnavailableError, match="max_snapshot_staleness"):
+        here.served()
+    here.state.away = False
+    assert here.served() == version
+    assert here.follower.staleness_ms == 0
+
+
+def test_away_from_the_start_is_an_error_not_identity(here: Deployment) -> None:
+    here.state.away = True
+    with pytest.raises(StateUnavailableError):
+        here.served()
+
+
+def test_a_damaged_blob_is_refused_and_the_last_good_one_kept(here: Deployment) -> None:
+    first = here.publish()
+    here.served()
+    second = here.publish()
+    good = here.state._blobs[f"snapshot:{second}"]
+    here.state._blobs[f"snapshot:{second}"] = good[:-1] + b"]"
+    assert here.served() == first
+    assert here.follower.damaged == second
+    here.state._blobs[f"snapshot:{second}"] = good
+    assert here.served() == second
+    assert here.follower.damaged is None
+
+
+def test_a_damaged_blob_without_a_good_one_is_an_error(here: Deployment) -> None:
+    version = here.publish()
+    here.state._blobs[f"snapshot:{version}"] = b"{}"
+    with pytest.raises(DamagedSnapshotError):
+        here.served()
+
+
+def test_a_logged_rollback_is_followed(here: Deployment) -> None:
+    first, second = here.publish(), here.publish()
+    assert here.served() == second
+    here.store.rollback(first, "ann", "x")
+    assert here.served() == first
+    assert not here.follower.behind
+    assert here.served() == first
+    third = here.publish()
+    assert here.served() == third
+
+
+def test_a_pointer_that_went_back_by_itself_is_not_followed_and_blobs_are_put_back(here: Deployment) -> None:
+    first, second = here.publish(), here.publish()
+    here.served()
+    here.lose_back_to(first)
+    assert here.served() == second
+    assert here.follower.behind
+    assert f"snapshot:{second}" in here.state._blobs
+    assert here.store.current() == first  # the pointer is the closer's and refit's to repair
+    third = here.publish()  # sequence 3: the counter was not lost here
+    assert here.served() == third
+    assert not here.follower.behind
+
+
+def test_an_old_rollback_does_not_excuse_a_lost_write(here: Deployment) -> None:
+    first = here.publish()
+    here.publish()
+    here.store.rollback(first, "ann", "x")
+    third = here.publish()
+    assert here.served() == third
+    here.state._fields["current"] = first
+    assert here.served() == third
+    assert here.follower.behind
+
+
+def test_a_wiped_store_keeps_what_is_served(here: Deployment) -> None:
+    version = here.publish()
+    here.served()
+    here.state._fields.clear()
+    here.state._lists.clear()
+    here.state._blobs.clear()
+    assert here.served() == version
+    assert f"snapshot:{version}" in here.state._blobs
+
+
+def test_level_snapshots_are_served_and_both_blobs_put_back(here: Deployment) -> None:
+    first = here.publish()
+    append(here.state, request("l", 30, first), decided=30)
+    second = here.store.publish(level(first, "l", first), report("l"), "1")
+    assert here.served() == second
+    names = [f"snapshot:{first}", f"snapshot:{second}"]
+    for name in names:
+        here.state._blobs.pop(name)
+    for _ in range(60):
+        here.served()
+    assert all(name in here.state._blobs for name in names)
