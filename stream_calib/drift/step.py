@@ -33,7 +33,6 @@ class PaneCounts:
     """Sums over the matured cells of one pane."""
 
     labelled: int
-    positives: int
     unlabelled: int
     fit_labelled: int
     """Labelled rows in the unit buckets whose role is `fit`."""
@@ -102,8 +101,6 @@ class StepResult:
     state: DetectorState
     alerts: tuple[AlertChange, ...]
     request: Asked | None
-    complete: bool
-    """The pane has its labels."""
 
 
 def step(state: DetectorState, facts: PaneFacts, config: StepConfig) -> StepResult:
@@ -128,7 +125,7 @@ def step(state: DetectorState, facts: PaneFacts, config: StepConfig) -> StepResu
         config.trigger,
     )
     after = DetectorState(verdict.state, trigger_state, psi_open, psi_since, verdict.state.outage)
-    return StepResult(after, tuple(alerts), asked, verdict.complete)
+    return StepResult(after, tuple(alerts), asked)
 
 
 def _outage(state: DetectorState, pane: int, verdict: CoverageVerdict) -> list[AlertChange]:

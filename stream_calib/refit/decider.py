@@ -15,7 +15,7 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.refit.roles import IS_FIT, ROLES
 from stream_calib.refit.settings import config_hash, panes_of, step_config
 from stream_calib.snapshot.canonical import canonical_json, content_id
-from stream_calib.snapshot.decision_log import DecisionLog, Expired, Request, chain
+from stream_calib.snapshot.decision_log import DecisionLog, Request
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 
 
@@ -29,9 +29,6 @@ class Decision:
     """Entries for the list `decisions`: none, or one request."""
     outbox: tuple[bytes, ...]
     """Entries for the list `outbox`."""
-    tip: str | None
-    """New value of the field `tip`; as it was (None: still absent) where `decisions` is empty."""
-    log_length: int
     open_request: str
     """New value of the field `open_request`: the request's id, or empty."""
 
@@ -102,7 +99,6 @@ class Decider:
             pane=pane,
             counts=PaneCounts(
                 labelled=int(matured.labelled.sum()),
-                positives=int(matured.positives.sum()),
                 unlabelled=int(matured.unlabelled.sum()),
                 fit_labelled=int(matured.labelled[fit].sum()),
                 fit_positives=int(matured.positives[fit].sum()),
@@ -146,13 +142,7 @@ class Decider:
         )
         encoded = canonical_json(result.state.to_json()).decode()
         self._state = (encoded, result.state)
-        return Decision(encoded, entries, alerts, chain(log.tip, entries), log.length + len(entries), request_id)
-
-    def expire(self, log: DecisionLog, decided: int) -> Expired:
-        """The entry that ends the open request without an answer; the closer says when, and commits it."""
-        if log.open_request is None:
-            raise ValueError("no request is open; nothing can expire")
-        return Expired(pane=decided + 1, request_id=log.open_request.id)
+        return Decision(encoded, entries, alerts, request_id)
 
     def _load(self, detector: str | None) -> DetectorState:
         known, state = self._state

@@ -132,9 +132,7 @@ class DecisionLog:
         """The request without an answer. At most one."""
         self.open_failures: dict[str, int] = {}
         """`refit_refused`, `refit_failed` -> pane of the first such settlement since the last publication."""
-        self._requests: dict[str, Request] = {}
-        self._answered: set[str] = set()
-        self._by_pane: dict[int, list[Entry]] = {}
+        self._manual: dict[int, list[Manual]] = {}
         self._move_panes: list[int] = []
         self._move_versions: list[str] = []
 
@@ -160,15 +158,14 @@ class DecisionLog:
             if self.open_request is not None:
                 raise StateError(f"decision log: request {entry.id} while {self.open_request.id} is open")
             self.open_request = entry
-            self._requests[entry.id] = entry
             return
         if isinstance(entry, Settled | Expired):
             if self.open_request is None or entry.request_id != self.open_request.id:
                 raise StateError(f"decision log: {entry.type} entry for request {entry.request_id}, which is not open")
             self.open_request = None
-            self._answered.add(entry.request_id)
-        self._by_pane.setdefault(entry.pane, []).append(entry)
-        if isinstance(entry, Settled):
+        if isinstance(entry, Manual):
+            self._manual.setdefault(entry.pane, []).append(entry)
+        elif isinstance(entry, Settled):
             if entry.outcome == "published":
                 self._move(entry.pane, entry.version, entry.type)
                 self.open_failures = {}
@@ -188,16 +185,6 @@ class DecisionLog:
         index = bisect_right(self._move_panes, pane)
         return self._move_versions[index - 1] if index else None
 
-    def effective_at(self, pane: int) -> list[Entry]:
-        """Entries other than requests that take effect at `pane`, in order."""
-        return list(self._by_pane.get(pane, ()))
-
     def manual_at(self, pane: int) -> list[Manual]:
         """Manual refit actions that take effect at `pane`."""
-        return [e for e in self._by_pane.get(pane, ()) if isinstance(e, Manual)]
-
-    def request(self, request_id: str) -> Request | None:
-        return self._requests.get(request_id)
-
-    def is_answered(self, request_id: str) -> bool:
-        return request_id in self._answered
+        return list(self._manual.get(pane, ()))

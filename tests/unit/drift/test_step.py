@@ -32,7 +32,7 @@ def facts(
 ) -> PaneFacts:
     return PaneFacts(
         pane=pane,
-        counts=PaneCounts(labelled, labelled // 4, 50 - labelled, labelled // 2, labelled // 8),
+        counts=PaneCounts(labelled, 50 - labelled, labelled // 2, labelled // 8),
         has_snapshot=reference is not None,
         manual=False,
         reference=reference,

@@ -77,10 +77,6 @@ def test_nothing_is_decided_while_a_request_is_open() -> None:
     fields, log = world.reader.read(["decided"])
     with pytest.raises(ValueError, match="open"):
         world.decider.decide(int(fields["decided"] or 0) + 1, None, log, EMPTY_MATURED, "")
-    entry = world.decider.expire(log, int(fields["decided"] or 0))
-    assert entry.pane == int(fields["decided"] or 0) + 1
-    with pytest.raises(ValueError, match="no request"):
-        world.decider.expire(DecisionLog(), 3)
 
 
 def test_empty_panes_are_decided_too_and_cost_little() -> None:
