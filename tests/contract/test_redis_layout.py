@@ -18,6 +18,7 @@ from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
 from stream_calib.windows.shard_store import Mark
 from stream_calib.windows.state_store import Commit
+from stream_calib.windows.walk import winners
 from tests.windows.backends import MODEL, RedisBackend, redis_backend
 from tests.windows.join import PANE_0, SETTINGS, Join, L, S, at, block, clock, label
 from tests.windows.records import Item
@@ -172,7 +173,7 @@ def removed_with_crashes(backend: RedisBackend, monkeypatch: pytest.MonkeyPatch,
 
 def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], int]:
     """The script that removes raises instead of its call number `after`; later calls work."""
-    original, n = redis_shards._REMOVE.__class__.__call__, 0
+    original, n = LuaScript.__call__, 0
 
     def call(self: Any, client: redis.Redis, keys: Sequence[bytes], args: Sequence[bytes] = ()) -> Any:
         nonlocal n
@@ -182,7 +183,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], int]:
                 raise KeyboardInterrupt
         return original(self, client, keys, args)
 
-    monkeypatch.setattr(redis_shards._REMOVE.__class__, "__call__", call)
+    monkeypatch.setattr(LuaScript, "__call__", call)
     return lambda: n
 
 
@@ -239,17 +240,56 @@ def test_rows_that_come_again_while_their_pane_is_removed_are_not_kept(
     assert redis_backend.size(join.store, 0) == 2, "but for where the clocks are"
 
 
+@pytest.mark.parametrize("part", ["_READ_ROWS", "_READ_LABELS"])
+def test_a_pane_that_is_read_in_several_calls_is_read_under_one_cut(
+    redis_backend: RedisBackend, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    monkeypatch.setattr(redis_shards, "_CHUNKS_A_READ", 1)
+    monkeypatch.setattr(redis_shards, "_FIELDS_A_CALL", 1)
+    join = Join(redis_backend.shards(1, SETTINGS), labels=2)
+    join.write(S, block(("a", 1)))
+    join.write(S, block(("b", 2)), clock(60))
+    join.write("l:t:1", clock(5))
+    join.write(L, clock(60))
+    script, original, n = getattr(redis_shards, part), LuaScript.__call__, 0
+
+    def call(self: LuaScript, client: redis.Redis, keys: Sequence[bytes], args: Sequence[bytes] = ()) -> Any:
+        nonlocal n
+        n += self is script
+        if self is script and n == 2:
+            join.write("l:t:1", label("x", 6))
+        return original(self, client, keys, args)
+
+    def one_by_one(self: LuaScript, client: redis.Redis, calls: Sequence[Any]) -> list[Any]:
+        return [self(client, *one) for one in calls]
+
+    monkeypatch.setattr(LuaScript, "__call__", call)
+    monkeypatch.setattr(LuaScript, "many", one_by_one)
+    guard = join.guard({"l:t:1": 1})
+    if part == "_READ_ROWS":
+        assert join.store.read_rows(0, PANE_0, guard) is None
+        read = join.store.read_rows(0, PANE_0, guard)
+        assert read is not None
+        assert (len(read.rows), read.cut) == (2, {"l:t:1": 2})
+    else:
+        read = join.store.read_rows(0, PANE_0, guard)
+        assert read is not None
+        rows = winners(read.rows)
+        assert join.store.read_labels(0, PANE_0, guard, rows.fingerprint, rows.event_time_ms) is None
+    assert n >= 2
+
+
 def test_a_call_that_is_sent_twice_is_applied_once(redis_backend: RedisBackend) -> None:
     """As the client does when the connection breaks before the answer."""
     join = Join(redis_backend.shards(1, SETTINGS))
-    original = redis_shards._APPLY.__class__.__call__
+    original = LuaScript.__call__
 
     def twice(self: Any, client: redis.Redis, keys: Sequence[bytes], args: Sequence[bytes] = ()) -> Any:
         original(self, client, keys, args)
         return original(self, client, keys, args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(redis_shards._APPLY.__class__, "__call__", twice)
+        patch.setattr(LuaScript, "__call__", twice)
         some_of_everything(join)
         join.move_clocks(100)
     expected = Join(redis_backend.shards(1, SETTINGS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,10 +92,20 @@ def test_redelivered_and_overlapping_batches_are_trimmed(wide: Join) -> None:
     for start, stop in ((0, 9), (3, 5), (4, 9)):
         assert wide.deliver(S, start, stop) == {}
         assert wide.deliver(L, start, stop) == {}
-    wide.write(S, block(("last", 9.5)))
-    assert wide.deliver(S, 5, 10) == {}
-    assert wide.store.counts_after(0) == {"accepted": 10, "labels": 9, "matched": 9}
-    assert {p.marks[S].next for p in wide.store.progress()} == {10}
+    # A worker that stands at an old position brings what is new with what is known.
+    wide.append(S, block(("late", 4)), *(block((f"new-{i}", 9)) for i in range(9)))
+    wide.append(L, label("late", 3), *(label(f"new-{i}", 9.5) for i in range(9)))
+    assert wide.deliver(S, 5, 14) == {}
+    assert wide.deliver(S, 0, 19) == {}
+    assert wide.deliver(L, 5, 14) == {}
+    assert wide.deliver(L, 0, 19) == {}
+    counts = {"accepted": 18, "score_late": 1, "labels": 18, "label_late": 1, "matched": 18}
+    assert wide.store.counts_after(0) == counts
+    assert {p.marks[S].next for p in wide.store.progress()} == {19}
+    wide.move_clocks(60)
+    for key in ("s:b:1", "l:t:1"):
+        wide.write(key, clock(60))
+    assert wide.sums(0) == (18, 18, 0)
 
 
 def test_a_shard_that_was_rolled_back_has_the_input_rewound(backend: Backend) -> None:
@@ -209,6 +220,22 @@ def test_the_best_version_is_taken_in_any_order(
         assert join.sums(0) == expected, (why, order)
         matched = sum(join.matured(p).counts.get("matched", 0) for p in (0, 1))
         assert matched == sum(t <= 16 for t, _ in versions)
+
+
+@pytest.mark.parametrize(("versions", "best", "why"), VERSIONS)
+def test_the_best_version_is_taken_also_where_no_score_can_come_any_more(
+    backend: Backend, versions: list[tuple[float, int | None]], best: int | None, why: str
+) -> None:
+    """Then a version that is not the best is not held at all."""
+    for order in permutations(versions):
+        join = Join(backend.shards(1, SETTINGS), labels=len(versions))
+        join.write(S, block(("a", 1)), clock(40))
+        for item in order:
+            join.write(f"l:t:{versions.index(item)}", label("a", item[0], item[1]), label("a", item[0], item[1]))
+        join.move_clocks(60)
+        assert join.sums(0) == ((0, 0, 1) if best is None else (1, best, 0)), (why, order)
+        matched = sum(join.matured(p).counts.get("matched", 0) for p in (0, 1))
+        assert matched == 2 * sum(t <= 16 for t, _ in versions)
 
 
 @pytest.mark.parametrize(
@@ -417,20 +444,27 @@ def test_labels_after_the_cut_do_not_change_what_was_read(backend: Backend) -> N
     assert int(moved.cells.labelled.sum()) == 1
 
 
-def test_a_walk_whose_parts_saw_different_cuts_starts_again(backend: Backend) -> None:
-    join = Join(backend.shards(1, SETTINGS), labels=2)
-    join.write(S, block(("a", 1)), clock(60))
-    join.write("l:t:1", clock(5))
-    join.write(L, clock(60))
-    store = join.store
-    read_counters = store.read_counters
+@pytest.mark.parametrize("moment", ["read_counters", "read_labels"])
+def test_a_walk_whose_parts_saw_different_cuts_starts_again(
+    join: Join, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The idle input moves on just before one of the parts is read; a pane without rows has no labels to read."""
+    idle = Join(join.store, labels=2)
+    if moment == "read_labels":
+        idle.write(S, block(("a", 1)))
+    idle.write(S, clock(60))
+    idle.write("l:t:1", clock(5))
+    idle.write(L, clock(60))
+    reading = getattr(join.store, moment)
 
-    def moving(*args: object) -> object:
-        join.write("l:t:1", label("a", 6))
-        return read_counters(*args)  # type: ignore[arg-type]  # passed on as they came
+    def moved_on(*args: Any) -> Any:
+        idle.write("l:t:1", label("a", 6))
+        return reading(*args)
 
-    store.read_counters = moving  # type: ignore[method-assign, assignment]  # an instance of this test's own
-    assert join.try_matured(0, {"l:t:1": 1}) is None
+    monkeypatch.setattr(join.store, moment, moved_on)
+    assert idle.try_matured(0, {"l:t:1": 1}) is None
+    monkeypatch.undo()
+    assert idle.matured(0, {"l:t:1": 1}).cut == {"l:t:1": {"0": 2}}
 
 
 # --- removal

@@ -57,11 +57,16 @@ class Join:
     def write(self, key: str, *items: Item) -> dict[str, Mark]:
         """Appends the records to the input's log and applies them. What must be rewound."""
         start = len(self.items[key])
+        self.append(key, *items)
+        return self.deliver(key, start, len(self.items[key]))
+
+    def append(self, key: str, *items: Item) -> None:
+        """To the input's log only."""
+        start = len(self.items[key])
         self.items[key] += items
         for n in range(1, len(items) + 1):
             made = batch(key, items[:n], self.marks_at[key][start], self.store.count, self.settings)
             self.marks_at[key].append(made.mark)
-        return self.deliver(key, start, len(self.items[key]))
 
     def deliver(self, key: str, start: int, stop: int) -> dict[str, Mark]:
         """Applies records start <= position < stop of the input's log, as a worker that stands at `start` would."""
