@@ -184,8 +184,10 @@ class RedisShards(ShardStore):
         if status != b"ok":
             return bool(status == b"done")
         with answering(StateUnavailableError, "reading a pane to remove"):
-            held: list[bytes] = self._client.lrange(keys.held(pane).decode(), 0, -1)  # type: ignore[assignment]  # sync client
-            chunks: list[bytes] = self._client.lrange(keys.rows(pane).decode(), 0, -1)  # type: ignore[assignment]  # sync client
+            pipeline = self._client.pipeline(transaction=False)
+            pipeline.lrange(keys.held(pane).decode(), 0, -1)
+            pipeline.lrange(keys.rows(pane).decode(), 0, -1)
+            held, chunks = pipeline.execute()
         rows = decode_rows(chunks).fingerprint
         fingerprint = np.unique(np.concatenate([rows, np.frombuffer(b"".join(held), dtype=">u8").astype(np.uint64)]))
         parts = range(0, max(len(fingerprint), 1), _FIELDS_A_CALL)

@@ -50,13 +50,26 @@ def winners(rows: ScoreRows) -> ScoreRows:
     Among equal ones the smallest (signature hash, unit bucket, version, served probability): any rule does, as long as
     it does not depend on the order of arrival.
     """
-    rank = np.argsort(np.argsort(np.array(rows.snapshots)))
-    ties = (rows.served, rank[rows.snapshot_index], rows.unit_bucket, rows.signature)
-    order = np.lexsort((*ties, rows.score, rows.event_time_ms, rows.fingerprint))
+    order = np.argsort(rows.fingerprint, kind="stable")
     fingerprint = rows.fingerprint[order]
+    equal = fingerprint[1:] == fingerprint[:-1]
+    if not equal.any():
+        return rows.take(order)
+    several = np.concatenate([[False], equal]) | np.concatenate([equal, [False]])
+    chosen = np.concatenate([order[~several], _smallest(rows, order[several])])
+    return rows.take(chosen[np.argsort(rows.fingerprint[chosen])])
+
+
+def _smallest(rows: ScoreRows, index: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Those of the indexes whose row wins among the rows of its id."""
+    some = rows.take(index)
+    rank = np.argsort(np.argsort(np.array(rows.snapshots)))
+    ties = (some.served, rank[some.snapshot_index], some.unit_bucket, some.signature)
+    order = np.lexsort((*ties, some.score, some.event_time_ms, some.fingerprint))
+    fingerprint = some.fingerprint[order]
     first = np.ones(len(order), dtype=bool)
     first[1:] = fingerprint[1:] != fingerprint[:-1]
-    return rows.take(order[first])
+    return index[order[first]]
 
 
 def read_scored(shards: ShardStore, pane: int, inputs: Inputs) -> ScoredCells | None:
