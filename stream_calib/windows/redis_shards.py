@@ -40,6 +40,8 @@ from stream_calib.windows.shard_store import (
 
 _CHUNKS_A_READ = 64
 _FIELDS_A_CALL = 1_000
+_CALLS_A_ROUND_TRIP = 64
+"""Of about 50 kB each."""
 _BUCKETS = 1 << 15
 
 
@@ -102,13 +104,15 @@ class RedisShards(ShardStore):
         return [Progress(_marks(meta), _number(meta.get(b"cleaned")), _number(meta.get(b"last"))) for meta in found]
 
     def apply(self, calls: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:
-        sent = [redis_calls.apply_call(self._keys[call.shard], call, inputs, self.settings) for call in calls]
         answers: list[ShardNotAt | None] = []
-        for reply in _APPLY.many(self._client, sent):
-            if reply == b"ok":
-                answers.append(None)
-            else:
-                answers.append(ShardNotAt({i.decode(): Mark(int(n or 0), _number(c)) for i, n, c in reply}))
+        for first in range(0, len(calls), _CALLS_A_ROUND_TRIP):
+            some = calls[first : first + _CALLS_A_ROUND_TRIP]
+            sent = [redis_calls.apply_call(self._keys[call.shard], call, inputs, self.settings) for call in some]
+            for reply in _APPLY.many(self._client, sent):
+                if reply == b"ok":
+                    answers.append(None)
+                else:
+                    answers.append(ShardNotAt({i.decode(): Mark(int(n or 0), _number(c)) for i, n, c in reply}))
         return answers
 
     def read_rows(self, shard: int, pane: int, guard: ReadGuard) -> PaneRows | None:

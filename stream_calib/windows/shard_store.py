@@ -202,7 +202,7 @@ class ShardStore(ABC):
 
     @abstractmethod
     def apply(self, calls: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:
-        """Applies each call to its shard as one step, in one round trip; None where it was applied."""
+        """Applies each call to its shard as one step, in few round trips; None where it was applied."""
 
     @abstractmethod
     def read_rows(self, shard: int, pane: int, guard: ReadGuard) -> PaneRows | None:
