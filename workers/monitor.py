@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 from stream_calib import metrics
 from stream_calib.config import Config
-from stream_calib.errors import FencedError, TransportError
+from stream_calib.errors import FencedError, StateUnavailableError, TransportError
 from stream_calib.events.contracts import Reject
 from stream_calib.events.dead_letters import dead_letters
 from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.refit.decider import Decider
 from stream_calib.snapshot.decision_log import Request
-from stream_calib.transport.port import Log, PolledBatch, Record, TopicPartition
+from stream_calib.transport.port import Log, OffsetRange, PolledBatch, Record, TopicPartition
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.input_batch import InputBatch, judge_records
 from stream_calib.windows.intake import Intake
@@ -89,12 +89,22 @@ class Monitor(Role):
         self._consumer = log.consumer(GROUP, list(self._side), member=self._member)
 
     def step(self) -> bool:
+        try:
+            return self._step()
+        except (StateUnavailableError, TransportError):
+            # What was polled may be applied in part, or writes be lost with the server: the shards know where to go on.
+            self._marks.clear()
+            self._idle_since.clear()
+            self._known_signatures.clear()
+            raise
+
+    def _step(self) -> bool:
         assert self._log is not None
         assert self._state is not None
         polled = self._consumer.poll(_MAX_RECORDS, _POLL_MS)
-        self._take_over()
+        fresh = self._take_over()
         if polled.records:
-            self._apply(polled)
+            self._apply(polled, fresh)
         self._note_ends(polled)
         self._commit_positions()
         self._report()
@@ -107,6 +117,7 @@ class Monitor(Role):
         if self._state is not None and self._log is not None:
             self._consumer.close()
             self._state.store.release_lease(CLOSER_LEASE, self._member)
+            self._state.board.drop(self.name, self._member)
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -120,33 +131,39 @@ class Monitor(Role):
         assert self._log is not None
         return input_key(self._log, self._side[partition.topic], partition)
 
-    def _take_over(self) -> None:
-        """Newly assigned partitions are read from where the shards are; what was polled before that is discarded."""
+    def _take_over(self) -> set[TopicPartition]:
+        """Newly assigned partitions: they are read from where the shards are, and what was polled before is discarded."""
+        assert self._state is not None
         assigned = self._consumer.assignment()
         for partition in list(self._marks):
             if partition not in assigned:
                 del self._marks[partition]
                 self._idle_since.pop(partition, None)
-        for partition in sorted(assigned - set(self._marks)):
+        new = set(assigned - set(self._marks))
+        if new:
+            claim_generation(self._state.store, self._state.generation)  # it is lost with a state that was wiped
+        for partition in sorted(new):
             self._rewind(partition, self._intake.restart(self._input_key(partition)))
+        return new
 
     def _rewind(self, partition: TopicPartition, mark: Mark) -> None:
         self._marks[partition] = mark
         self._consumer.seek(partition, mark.next)
 
-    def _apply(self, polled: PolledBatch) -> None:
+    def _apply(self, polled: PolledBatch, fresh: set[TopicPartition]) -> None:
         assert self._state is not None
         assert self._log is not None
         by_partition: dict[TopicPartition, list[Record]] = defaultdict(list)
         for record in polled.records:
-            by_partition[record.source].append(record)
+            if record.source not in fresh:
+                by_partition[record.source].append(record)
         batches: list[InputBatch] = []
         owners: dict[str, TopicPartition] = {}
         signatures: dict[int, tuple[str, ...]] = {}
         for partition, records in by_partition.items():
-            mark, span = self._marks[partition], polled.ranges[partition]
-            if span.start != mark.next:
-                continue  # polled before the seek
+            mark = self._marks[partition]
+            # Offsets between may hold nothing to read (ends of transactions); the shards' ranges have no gaps.
+            span = OffsetRange(mark.next, polled.ranges[partition].end)
             if self._side[partition.topic] == "s":
                 read, found, rejects = read_blocks(records, span, self._state.model_key)
                 signatures.update(found)
@@ -163,6 +180,8 @@ class Monitor(Role):
         self._state.store.put_signatures(new)
         self._known_signatures.update(new)
         rewinds = self._intake.apply(batches)
+        if rewinds:
+            self._known_signatures.clear()  # a store that lost rows may have lost what was put before them
         for batch in batches:
             partition = owners[batch.input_key]
             if batch.input_key in rewinds:
