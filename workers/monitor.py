@@ -132,7 +132,7 @@ class Monitor(Role):
         return input_key(self._log, self._side[partition.topic], partition)
 
     def _take_over(self) -> set[TopicPartition]:
-        """Newly assigned partitions: they are read from where the shards are, and what was polled before is discarded."""
+        """Newly assigned partitions: read from where the shards are; what was polled of them before is discarded."""
         assert self._state is not None
         assigned = self._consumer.assignment()
         for partition in list(self._marks):
@@ -162,6 +162,8 @@ class Monitor(Role):
         signatures: dict[int, tuple[str, ...]] = {}
         for partition, records in by_partition.items():
             mark = self._marks[partition]
+            if polled.ranges[partition].end <= mark.next:
+                continue  # the consumer went back to its committed position; the shards have all of this
             # Offsets between may hold nothing to read (ends of transactions); the shards' ranges have no gaps.
             span = OffsetRange(mark.next, polled.ranges[partition].end)
             if self._side[partition.topic] == "s":
