@@ -1,0 +1,76 @@
+"""A role's loop: what it retries, what ends it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from stream_calib.errors import StateError, StateUnavailableError, TransportError
+from workers.role import Role, RoleLoop
+
+
+class Scripted(Role):
+    """Raises or returns what it was given, step by step, then asks to stop."""
+
+    name = "scripted"
+
+    def __init__(self, stop: threading.Event, steps: list[Exception | bool]) -> None:
+        self.stop, self.steps = stop, steps
+        self.opened = self.closed = 0
+
+    def open(self) -> None:
+        self.opened += 1
+
+    def step(self) -> bool:
+        if not self.steps:
+            self.stop.set()
+            return False
+        step = self.steps.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def run(steps: list[Exception | bool]) -> tuple[Scripted, RoleLoop]:
+    stop = threading.Event()
+    role = Scripted(stop, steps)
+    loop = RoleLoop(role, stop, idle_wait_s=0.0)
+    loop.start()
+    loop.join(20)
+    assert not loop.is_alive()
+    return role, loop
+
+
+@pytest.mark.parametrize("error", [StateUnavailableError("away"), TransportError("away")])
+def test_a_server_that_is_away_is_tried_again(error: Exception) -> None:
+    role, loop = run([True, error, True])
+    assert loop.error is None
+    assert role.steps == []
+    assert role.closed == 1
+
+
+def test_any_other_error_ends_the_role_and_is_kept_for_the_process() -> None:
+    role, loop = run([True, StateError("damaged"), True])
+    assert isinstance(loop.error, StateError)
+    assert role.steps == [True]
+    assert role.closed == 1
+    assert role.stop.is_set()
+
+
+def test_a_role_that_cannot_be_opened_is_opened_again() -> None:
+    class OpensSecond(Scripted):
+        def open(self) -> None:
+            super().open()
+            if self.opened == 1:
+                raise StateUnavailableError("not yet")
+
+    stop = threading.Event()
+    role = OpensSecond(stop, [True])
+    loop = RoleLoop(role, stop, idle_wait_s=0.0)
+    loop.start()
+    loop.join(20)
+    assert (role.opened, role.steps, loop.error) == (2, [], None)

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+
+from workers.time_text import age, utc_minute
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (400, "0.4 s"),
+        (12_000, "12 s"),
+        (300_000, "5 min"),
+        (3 * 3_600_000, "3 h"),
+        (3 * 86_400_000, "3 d"),
+    ],
+)
+def test_an_age_is_shown_in_its_largest_unit(milliseconds: int, text: str) -> None:
+    assert age(milliseconds) == text
+
+
+def test_a_minute_is_shown_in_utc() -> None:
+    assert utc_minute(1_362_132_000_000) == "2013-03-01 10:00"
