@@ -60,5 +60,6 @@ class AlertDelivery(Role):
             self._log = None
         if self._state is not None:
             self._state.store.release_lease(LEASE, self._member)
+            self._state.board.drop(self.name, self._member)
             self._state.close()
             self._state = None

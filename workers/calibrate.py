@@ -129,8 +129,6 @@ class Calibrate(Role):
         polled = self._consumer.poll(
             self._config.serving.max_batch_records, min(_POLL_MS, self._config.serving.snapshot_poll_ms)
         )
-        if polled.records:
-            served = self._follower.current()
         try:
             if polled.records:
                 outputs, decoded = self._transform.apply(polled.records, served)
@@ -190,5 +188,6 @@ class Calibrate(Role):
             self._log.close()
             self._log = None
         if self._state is not None:
+            self._state.board.drop(self.name, self._member)
             self._state.close()
             self._state = None

@@ -60,6 +60,11 @@ class Monitor(Role):
         claim_generation(state.store, state.generation)
         starts = input_starts(log, config)
         self._side = {config.topics.blocks: "s", config.topics.labels: "l"}
+        self._keys = {
+            partition: input_key(log, side, partition)
+            for topic, side in self._side.items()
+            for partition in (TopicPartition(topic, p) for p in range(log.partitions(topic)))
+        }
         self._intake = Intake(
             state.shards, inputs_of(starts), lambda: register_inputs(state.shards, state.store, starts)
         )
@@ -127,10 +132,6 @@ class Monitor(Role):
 
     # --- reading
 
-    def _input_key(self, partition: TopicPartition) -> str:
-        assert self._log is not None
-        return input_key(self._log, self._side[partition.topic], partition)
-
     def _take_over(self) -> set[TopicPartition]:
         """Newly assigned partitions: read from where the shards are; what was polled of them before is discarded."""
         assert self._state is not None
@@ -143,7 +144,7 @@ class Monitor(Role):
         if new:
             claim_generation(self._state.store, self._state.generation)  # it is lost with a state that was wiped
         for partition in sorted(new):
-            self._rewind(partition, self._intake.restart(self._input_key(partition)))
+            self._rewind(partition, self._intake.restart(self._keys[partition]))
         return new
 
     def _rewind(self, partition: TopicPartition, mark: Mark) -> None:
@@ -172,7 +173,7 @@ class Monitor(Role):
             else:
                 read, rejects = read_labels(records, span, self._decoder)
             self._refuse(records, rejects)
-            key = self._input_key(partition)
+            key = self._keys[partition]
             owners[key] = partition
             batches.append(
                 judge_records(key, read, mark.clock_ms, self._state.shards.count, self._state.shards.settings)
@@ -215,11 +216,11 @@ class Monitor(Role):
                 self._idle_since.setdefault(partition, now)
         reports = self._reports | self._own_reports()
         paused = too_far_ahead(reports, self._config.windows.max_input_skew_ms)
-        self._consumer.pause(frozenset(p for p in self._marks if self._input_key(p) in paused))
+        self._consumer.pause(frozenset(p for p in self._marks if self._keys[p] in paused))
 
     def _own_reports(self) -> dict[str, InputReport]:
         return {
-            self._input_key(p): InputReport(mark.next, mark.clock_ms, self._idle_since.get(p))
+            self._keys[p]: InputReport(mark.next, mark.clock_ms, self._idle_since.get(p))
             for p, mark in self._marks.items()
         }
 

@@ -47,6 +47,8 @@ class Refit(Role):
         if report is not None:
             self._answered += 1
             metrics.REFITS.labels(report.outcome).inc()
+            for code in report.refused_for:
+                metrics.GATE_REFUSALS.labels(code).inc()
             _LOG.info("refit %s (%s): %s, %s", report.kind, report.reason, report.outcome, report.detail)
         if report is not None or now - self._reported_at >= _STATUS_EVERY_MS:
             self._reported_at = now
@@ -57,5 +59,6 @@ class Refit(Role):
     def close(self) -> None:
         if self._state is not None:
             self._state.store.release_lease(REFIT_LEASE, self._member)
+            self._state.board.drop(self.name, self._member)
             self._state.close()
             self._state, self._token = None, None

@@ -56,7 +56,14 @@ class RoleLoop(threading.Thread):
             _LOG.critical("%s ended: %s", self.role.name, error, exc_info=error)
         finally:
             self._stop_asked.set()
+            self._close()
+
+    def _close(self) -> None:
+        try:
             self.role.close()
+        except (StateUnavailableError, TransportError) as error:
+            # Giving leases up only saves the others the wait for their end.
+            _LOG.warning("%s ends without giving up what it held: %s", self.role.name, error)
 
     def _loop(self) -> None:
         opened, pause = False, _FIRST_PAUSE_S

@@ -14,7 +14,7 @@ from stream_calib.errors import FencedError, PositionLostError, TransportError
 from stream_calib.redis_connection import answering
 from stream_calib.transport.embedded_append import Move, Moves, TopicState, Writer
 from stream_calib.transport.embedded_layout import entry_id, entry_offset, group_key, stream_key, unpack
-from stream_calib.transport.embedded_lease import Membership
+from stream_calib.transport.embedded_lease import Lease, Membership
 from stream_calib.transport.partitioning import fair_counts, fair_cut
 from stream_calib.transport.port import (
     Consumer,
@@ -138,7 +138,8 @@ class EmbeddedConsumer(Consumer):
         counts = fair_counts(self._readable(), backlog, max_records, self._turn)
         self._turn += 1
         *found, reply = self._round_trip(counts)
-        if not self._membership.take_reply(reply):
+        whole = self._membership.take_reply(reply)
+        if not whole or self._lost_a_commit(known):
             self._positions.clear()
             raise TransportError(
                 "the log's server has lost the last writes before a crash: go back to the committed positions"
@@ -162,6 +163,15 @@ class EmbeddedConsumer(Consumer):
             self._positions[partition] = span.end
         at_end = frozenset(p for p, lease in leases.items() if self._position(p) == lease.end)
         return PolledBatch(records, ranges, at_end)
+
+    def _lost_a_commit(self, known: Mapping[TopicPartition, Lease]) -> bool:
+        """Whether the server has forgotten a commit that it had answered, and still knows the heartbeat before it."""
+        leases = self._membership.leases
+        return any(
+            leases[p].committed != lease.committed
+            for p, lease in known.items()
+            if p in leases and leases[p].token == lease.token and p not in self._unsettled
+        )
 
     def _round_trip(self, counts: Mapping[TopicPartition, int]) -> list[Any]:
         for attempt in range(2):

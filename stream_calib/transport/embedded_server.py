@@ -168,11 +168,13 @@ class EmbeddedServer:
         with redis.Redis.from_url(self.url, socket_timeout=2.0, retry=Retry(NoBackoff(), 0)) as client:
             while True:
                 try:
-                    # Another server might have taken the TCP port in between: only our own process counts.
-                    if client.info("server")["process_id"] == self._pid:
+                    # Another server might have taken the TCP port in between: only our own process counts. While it
+                    # loads its data it answers this, and nothing else.
+                    info = client.info()
+                    if info["process_id"] == self._pid and not info["loading"]:
                         return
                 except (redis.ConnectionError, redis.TimeoutError):
-                    pass  # not listening yet, or still loading its data; the deadline below decides
+                    pass  # not listening yet; the deadline below decides
                 chunk = self._holder.stdout.read(4096)
                 printed += chunk or b""
                 if chunk == b"" or time.monotonic() > deadline:

@@ -102,7 +102,8 @@ def check_one_output_each(found: Findings) -> None:
     }
     sources = Counter(output.source for output in found.outputs)
     assert [source for source, n in sources.items() if n > 1] == []
-    assert set(sources) == set(due)
+    assert sorted(set(due) - set(sources)) == [], "scores without an output"
+    assert sorted(set(sources) - set(due)) == [], "outputs without a score"
     for output in found.outputs:
         source = due[output.source]
         event = json.loads(source.value or b"")

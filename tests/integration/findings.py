@@ -59,6 +59,7 @@ class Findings:
     history: list[dict[str, Any]]
     outbox: list[bytes]
     snapshots: dict[str, bytes]
+    """Of every version that the history or an output names."""
 
     @property
     def versions(self) -> list[str]:
@@ -86,12 +87,14 @@ def find(deployed: Deployment) -> Findings:
     matured_blobs = state.store.blobs([PaneNames.of(pane).matured for pane in grown])
     record_blobs = state.store.blobs([PaneNames.of(pane).record for pane in grown])
     history = state.snapshots.history()
-    versions = list(dict.fromkeys(move["version"] for move in history))
+    served = outputs(deployed)
+    named = [version for output in served if (version := output.served["snapshot"])]
+    versions = list(dict.fromkeys([*(move["version"] for move in history), *named]))
     return Findings(
         scores=read_topic(deployed, topics.scores),
         labels=read_topic(deployed, topics.labels),
         blocks=read_topic(deployed, topics.blocks),
-        outputs=outputs(deployed),
+        outputs=served,
         dead_letters=[record for part in read_topic(deployed, topics.dead_letters) for record in part],
         alerts=[record for part in read_topic(deployed, topics.alerts) for record in part],
         fields=fields,

@@ -13,10 +13,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import redis
 
 from stream_calib.config import Config
 from stream_calib.config_file import load_config, tomllib
@@ -72,19 +74,28 @@ class RoleProcess:
 class Deployment:
     """Role processes, and a connection of the test's own to their log and state."""
 
-    def __init__(self, server: EmbeddedServer, folder: Path, overrides: Overrides | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        server: EmbeddedServer,
+        overrides: Overrides | None = None,
+        state_server: EmbeddedServer | None = None,
+    ) -> None:
+        """`state_server`: holds the state, where it is not the log's server."""
         self.server = server
+        self.state_server = state_server or server
         self.folder = folder
         self.environ = {
             **os.environ,
             "STREAM_CALIB_LOG_URL": server.url,
-            "STREAM_CALIB_REDIS_URL": server.url,
+            "STREAM_CALIB_REDIS_URL": self.state_server.url,
             STOP_WITH_PARENT: "1",
         }
         self.processes: list[RoleProcess] = []
         self.config_file = self.write_config("stream-calib.toml", overrides or {})
         self.config: Config = load_config(self.config_file, self.environ)
         self.log: Log = open_log(self.config)
+        self._log_client = redis.Redis.from_url(server.url, decode_responses=True)
         self.state: State = open_state(self.config)
         create_topics(self.log, self.config)
 
@@ -131,6 +142,7 @@ class Deployment:
             one.kill()
         self.log.close()
         self.state.close()
+        self._log_client.close()
 
     # --- waiting
 
@@ -166,9 +178,9 @@ class Deployment:
 
     def committed(self, group: str, topic: str) -> int:
         """Sum of the group's committed positions on the topic."""
-        found = self.state.client.hgetall(f"log:group:{group}:{topic}")
+        found = self._log_client.hgetall(f"log:group:{group}:{topic}")
         assert isinstance(found, dict)
-        return sum(int(value) for name, value in found.items() if name.startswith(b"position:"))
+        return sum(int(value) for name, value in found.items() if name.startswith("position:"))
 
     def end(self, topic: str) -> int:
         """Sum of the topic's end offsets."""
@@ -190,19 +202,14 @@ class Deployment:
 
 
 @contextmanager
-def deployment(
-    folder: Path, overrides: Overrides | None = None, server: EmbeddedServer | None = None
-) -> Iterator[Deployment]:
-    """A deployment over the server, or over one of its own; all of it is ended at the end."""
-    if server is None:
-        with EmbeddedServer(folder / "server") as own, deployment(folder, overrides, own) as made:
-            yield made
-        return
-    made = Deployment(server, folder, overrides)
-    try:
+def deployment(folder: Path, overrides: Overrides | None = None, *, own_state: bool = False) -> Iterator[Deployment]:
+    """A deployment over a server of its own, or over two; all of it is ended at the end."""
+    with ExitStack() as stack:
+        server = stack.enter_context(EmbeddedServer(folder / "server"))
+        state_server = stack.enter_context(EmbeddedServer(folder / "state")) if own_state else None
+        made = Deployment(folder, server, overrides, state_server)
+        stack.callback(made.close)
         yield made
-    finally:
-        made.close()
 
 
 def command_line(

@@ -151,3 +151,9 @@ def otherwise(days: Sequence[EventDay], label_partitions: int, seed: int = 2) ->
             moved.append((emit, Outgoing("labels", event.key, event.value, (), partition)))
     moved.sort(key=lambda one: one[0])
     return [record for _, record in moved]
+
+
+def last_pane(days: Sequence[EventDay], pane_ms: int = HOUR_MS) -> int:
+    """The last pane with a score."""
+    values = (event.value or b"" for day in days for event in day.events if event.topic == "scores")
+    return max(int(json.loads(value)["ts"]) for value in values) // pane_ms

@@ -15,13 +15,13 @@ from tests.integration.expectation import (
     check_one_output_each,
 )
 from tests.integration.findings import Findings, find
-from tests.integration.harness import Deployment, deployment
+from tests.integration.harness import Deployment, Overrides, deployment
 from tests.integration.stream import EventDay, otherwise
 
 pytestmark = pytest.mark.services
 
 LABEL_PARTITIONS = 3
-SETTINGS = {
+SETTINGS: Overrides = {
     "log": {"label_partitions": LABEL_PARTITIONS, "session_timeout": "2s"},
     "serving": {"max_batch_records": 400},
     "windows": {"shards": 3},

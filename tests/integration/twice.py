@@ -30,15 +30,14 @@ class TwiceMonitor(Monitor):
         self._once: dict[TopicPartition, int] = {}
         """Delivered at least once up to here."""
 
-
     def close(self) -> None:
         super().close()
         _LOG.info("given %d records", self._given)
 
-    def _apply(self, polled: PolledBatch) -> None:
+    def _apply(self, polled: PolledBatch, fresh: set[TopicPartition]) -> None:
         self._given += len(polled.records)
         starts = {p: self._marks[p] for p, span in polled.ranges.items() if span.start == self._marks[p].next}
-        super()._apply(polled)
+        super()._apply(polled, fresh)
         for partition, start in starts.items():
             reached = self._marks[partition]
             if reached.next != polled.ranges[partition].end:

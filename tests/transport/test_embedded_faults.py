@@ -158,6 +158,19 @@ def test_a_server_that_lost_writes_makes_its_members_begin_again(own_redis: Embe
         assert _values(log, "out") == _values(log, "in")
 
 
+def test_a_commit_that_was_lost_alone_is_noticed(log: EmbeddedLog, redis_url: str) -> None:
+    """The heartbeat before it was kept: only the position itself shows it."""
+    with connect(redis_url) as client, log.consumer("g", ["in"], member="a") as consumer:
+        consumer.poll(40, 0)
+        consumer.commit([], {P0: 40})
+        consumer.poll(30, 0)
+        consumer.commit([], {P0: 70})
+        client.hset(group_key("g", "in"), "position:0", 40)
+        with pytest.raises(TransportError, match="lost the last writes"):
+            consumer.poll(1_000, 0)
+        assert consumer.poll(1_000, 0).ranges[P0].start == 40
+
+
 def test_a_restarted_server_is_not_noticed(own_redis: EmbeddedServer) -> None:
     with EmbeddedLog(own_redis.url) as log:
         _fill(log, 100)
