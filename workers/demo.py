@@ -172,9 +172,9 @@ class LockStep:
 
 
 def refit_outcomes(state: State) -> tuple[Counter[str], Counter[str]]:
-    """Outcome -> number of requests, and reason of refusal -> number."""
+    """Outcome -> number of requests; code of refusal -> number of candidates (one may be refused for several)."""
     reports = state.snapshots.reports()
-    refused = Counter(report.detail.split(":")[0] for report in reports if report.outcome == "refused")
+    refused = Counter[str](code for report in reports for code in report.refused_for)
     return Counter(report.outcome for report in reports), refused
 
 

@@ -149,6 +149,9 @@ def _refits(state: State, config: Config) -> list[RefitEntry]:
             outcome=report.outcome,
             version=report.version or "",
             detail=report.detail,
+            refused_for=report.refused_for,
+            gain=None if report.gate is None else report.gate.gain,
+            gain_lower=None if report.gate is None else report.gate.gain_lower,
         )
         for report in state.snapshots.reports()
     ]

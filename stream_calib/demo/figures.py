@@ -91,8 +91,8 @@ def flight_families(flights: Flights, rows: NDArray[np.intp]) -> list[NDArray[np
     return [carrier, origin, carrier * len(flights.origins) + origin]
 
 
-def figures_table(figures: DemoFigures, refused_reasons: Mapping[str, int]) -> Group:
-    """The figures for a terminal; `refused_reasons` says how many refits were refused for which reason."""
+def figures_table(figures: DemoFigures, refused_for: Mapping[str, int]) -> Group:
+    """The figures for a terminal; `refused_for`: code of the gate -> number of candidates that it refused for it."""
     quality_table = Table(title="Labelled flights from day 14 on", title_justify="left", title_style="bold")
     quality_table.add_column("")
     for name in ("log-loss", "Brier", "ECE", "AUC", "worst group error"):
@@ -118,12 +118,19 @@ def figures_table(figures: DemoFigures, refused_reasons: Mapping[str, int]) -> G
     counts.add_row("never labelled", f"{figures.unlabelled:,}", "cancelled or diverted flights")
     counts.add_row("refits asked for", f"{refits.requested:,}", "")
     counts.add_row("  published", f"{refits.published:,}", "")
-    counts.add_row("  refused", f"{refits.refused:,}", _reasons(refused_reasons))
+    counts.add_row("  refused", f"{refits.refused:,}", counted_codes(refused_for, refits.refused))
     counts.add_row("alerts", f"{figures.alerts:,}", "")
     counts.add_row("time", f"{figures.seconds:.0f} s", "")
     return Group(quality_table, counts)
 
 
-def _reasons(refused: Mapping[str, int]) -> str:
-    ordered = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{reason}: {n:,}" for reason, n in ordered)
+def counted_codes(refused_for: Mapping[str, int], refused: int) -> str:
+    """Why `refused` candidates were refused, most frequent first."""
+    ordered = sorted(refused_for.items(), key=lambda item: (-item[1], item[0]))
+    text = ", ".join(f"{in_words(code)}: {n:,}" for code, n in ordered)
+    return f"{text} (some for several)" if sum(refused_for.values()) > refused else text
+
+
+def in_words(code: str) -> str:
+    """A code of the gate, or a kind of alert, as people read it."""
+    return code.replace("_", " ").replace("auc", "AUC")

@@ -11,9 +11,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from stream_calib.demo.charts import group_chart, reliability_chart
-from stream_calib.demo.figures import DemoFigures
-from stream_calib.demo.report_data import RefitEntry, ReportData
+from stream_calib.demo.figures import DemoFigures, in_words
+from stream_calib.demo.report_data import AlertEntry, RefitEntry, ReportData
 from stream_calib.demo.time_line import time_line
+
+_SEVERITIES = ("critical", "warning", "info")
 
 
 class _Measure(NamedTuple):
@@ -26,6 +28,17 @@ class _Measure(NamedTuple):
     says: str
 
 
+class _AlertGroup(NamedTuple):
+    """All alerts of one kind."""
+
+    kind: str
+    severity: str
+    open_share: float
+    """Of the time that the report covers."""
+    still_open: bool
+    alerts: Sequence[AlertEntry]
+
+
 def render_report(data: ReportData) -> str:
     """The page as text. The same data gives the same text; it refers to nothing outside itself."""
     environment = Environment(
@@ -35,7 +48,7 @@ def render_report(data: ReportData) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(count=_count, date=_date, minute=_minute)
+    environment.filters.update(count=_count, date=_date, minute=_minute, words=in_words, signed=_signed)
     outcomes, reasons = _refits_by_reason(data.refits)
     return environment.get_template("report.html.j2").render(
         d=data,
@@ -43,6 +56,8 @@ def render_report(data: ReportData) -> str:
         measures=_measures(data.figures),
         outcomes=outcomes,
         reasons=reasons,
+        refused_for=Counter(code for r in data.refits for code in r.refused_for).most_common(),
+        alert_groups=_alert_groups(data),
         # Markup: the charts escape every text that they are given.
         raw_reliability=Markup(reliability_chart(data.raw_reliability, "raw", "raw score")),
         calibrated_reliability=Markup(
@@ -89,6 +104,23 @@ def _refits_by_reason(refits: Sequence[RefitEntry]) -> tuple[list[str], list[tup
     totals = Counter(r.reason for r in refits)
     ordered = sorted(totals, key=lambda reason: (-totals[reason], reason))
     return outcomes, [(reason, [counts[reason, o] for o in outcomes]) for reason in ordered]
+
+
+def _alert_groups(data: ReportData) -> list[_AlertGroup]:
+    """The most severe first, then by kind."""
+    span = max(data.last_ms - data.first_ms, 1)
+    groups = []
+    for kind in sorted({a.kind for a in data.alerts}):
+        alerts = [a for a in data.alerts if a.kind == kind]
+        # An alert may begin before, or end after, the scores do.
+        covered = sum(min(a.closed_ms or data.last_ms, data.last_ms) - max(a.opened_ms, data.first_ms) for a in alerts)
+        still_open = any(a.closed_ms is None for a in alerts)
+        groups.append(_AlertGroup(kind, alerts[0].severity, max(covered, 0) / span, still_open, alerts))
+    return sorted(groups, key=lambda g: _SEVERITIES.index(g.severity))
+
+
+def _signed(value: float | None) -> str:
+    return "" if value is None else f"{value:+.4f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _count(n: int) -> str:

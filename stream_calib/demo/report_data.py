@@ -84,7 +84,13 @@ class RefitEntry:
     version: str
     """The snapshot version that was published; empty otherwise."""
     detail: str
-    """What the gate said, in a few words."""
+    """What the gate said, or why there was nothing for it to judge."""
+    refused_for: Sequence[str] = ()
+    """Codes of the gate's refusal, each once."""
+    gain: float | None = None
+    """Mean log-loss that the candidate saved a labelled row on the gate's buckets; None where none was judged."""
+    gain_lower: float | None = None
+    """Its lower bound."""
 
 
 @dataclass(frozen=True, slots=True)

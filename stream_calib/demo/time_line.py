@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_calib.demo.figures import in_words
 from stream_calib.demo.flights import DAY_MS
 from stream_calib.demo.report_data import AlertEntry, RefitEntry, ReportData
 from stream_calib.demo.svg import Scale, drawing, element, horizontal_grid, month_starts, polyline, signed
@@ -18,7 +19,7 @@ _AVERAGE_DAYS = 7
 def time_line(data: ReportData) -> str:
     """Daily log-loss, gain, PSI, snapshots, refused refits and alerts over one common axis of event time."""
     width = 1080.0
-    left = 92.0
+    left = 140.0
     x = Scale(data.first_ms, max(data.last_ms, data.first_ms + 1), left, width - _RIGHT)
     lanes = _lanes(data)
     loss_top, loss_bottom = 30.0, 230.0
@@ -97,17 +98,17 @@ def _gain_panel(data: ReportData, x: Scale, top: float, bottom: float) -> list[s
 
 def _psi_panel(data: ReportData, x: Scale, top: float, bottom: float) -> list[str]:
     psi = data.psi
-    name = f"PSI of the scores against the fit window (grey: noise floor; dashed: threshold {data.psi_threshold:g})"
+    name = f"PSI of the scores (grey: its noise floor; dashed: {data.psi_threshold:g} above it; no alarm by itself)"
     out = [element("text", "panel-name", x=x.start, y=top - 10, text=name)]
     known = psi.psi[np.isfinite(psi.psi)]
-    y = Scale(0, max(float(known.max(initial=0)), data.psi_threshold) * 1.08, bottom, top)
+    limit = psi.noise_floor + data.psi_threshold
+    y = Scale(0, max(float(known.max(initial=0)), float(limit.max(initial=data.psi_threshold))) * 1.08, bottom, top)
     ticks = y.ticks(3)
     out += horizontal_grid(x, y, ticks, [f"{t:g}" for t in ticks])
     times = [x(t) for t in psi.time_ms.tolist()]
     out.append(polyline(zip(times, map(y, psi.noise_floor.tolist()), strict=True), "floor"))
     out.append(polyline(zip(times, map(y, psi.psi.tolist()), strict=True), "line psi"))
-    limit = y(data.psi_threshold)
-    out.append(element("line", "threshold", x1=x.start, x2=x.stop, y1=limit, y2=limit))
+    out.append(polyline(zip(times, map(y, limit.tolist()), strict=True), "threshold"))
     return out
 
 
@@ -119,13 +120,13 @@ class _Tick:
 
     def __call__(self, x: Scale, middle: float) -> str:
         e = self._entry
-        said = f"{_time(e.time_ms)}: {e.kind} refit ({e.reason}) {e.outcome} {e.version} {e.detail}"
+        said = f"{_time(e.time_ms)}: {e.kind} refit ({e.reason}) {e.outcome} {e.version or e.detail}"
         at = x(e.time_ms)
         return element("line", f"event {e.outcome}", title=said, x1=at, x2=at, y1=middle - 8, y2=middle + 8)
 
 
 class _Span:
-    """An alert as a bar from its opening to its closing."""
+    """An alert as a bar from its opening to its closing; what is severe is drawn strongly."""
 
     def __init__(self, entry: AlertEntry, end_ms: int) -> None:
         self._entry, self._end_ms = entry, end_ms
@@ -134,22 +135,25 @@ class _Span:
         e = self._entry
         closed = self._end_ms if e.closed_ms is None else e.closed_ms
         until = "still open" if e.closed_ms is None else _time(e.closed_ms)
-        said = f"{e.kind} ({e.severity}): {_time(e.opened_ms)} to {until}. {e.message}"
+        said = f"{in_words(e.kind)} ({e.severity}): {_time(e.opened_ms)} to {until}. {e.message}"
         start = x(e.opened_ms)
         span = max(x(closed) - start, 3.0)
-        return element("rect", "event alert", title=said, x=start, y=middle - 6, width=span, height=12, rx=2)
+        css = f"event alert {e.severity}"
+        return element("rect", css, title=said, x=start, y=middle - 6, width=span, height=12, rx=2)
 
 
 def _lanes(data: ReportData) -> list[tuple[str, list[_Tick | _Span]]]:
     outcomes = ["published", "refused", *sorted({r.outcome for r in data.refits} - {"published", "refused"})]
     lanes: list[tuple[str, list[_Tick | _Span]]] = [
         (
-            f"{outcome} {sum(r.outcome == outcome for r in data.refits)}",
+            f"refits {outcome} {sum(r.outcome == outcome for r in data.refits)}",
             [_Tick(r) for r in data.refits if r.outcome == outcome],
         )
         for outcome in outcomes
     ]
-    lanes.append((f"alerts {len(data.alerts)}", [_Span(a, data.last_ms) for a in data.alerts]))
+    for kind in sorted({a.kind for a in data.alerts}):
+        alerts = [a for a in data.alerts if a.kind == kind]
+        lanes.append((f"alert {in_words(kind)} {len(alerts)}", [_Span(a, data.last_ms) for a in alerts]))
     return lanes
 
 

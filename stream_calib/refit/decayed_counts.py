@@ -74,9 +74,7 @@ class DecayedCounts:
     def checkpoint(self) -> bytes:
         """The whole state, equal bytes for equal states, ending with their SHA-256."""
         order = self._order()
-        head = _HEAD.pack(
-            _MAGIC, self._structure.half_life_panes, self._level.half_life_panes, self._step, self._used
-        )
+        head = _HEAD.pack(_MAGIC, self._structure.half_life_panes, self._level.half_life_panes, self._step, self._used)
         body = head + b"".join(
             np.ascontiguousarray(column[..., order]).tobytes() for column in (self._signature, self._bin, self._sums)
         )

@@ -9,6 +9,9 @@ and n_b the rows of block b. Lower bound at z = 1.645.
 
 Both: AUC may fall by at most `max_auc_drop`; no group may be harmed by more than the tolerance at a simultaneous lower
 bound (Bonferroni, Student's t of the group's days); enough rows of both classes, and of panes that have their labels.
+
+Codes of refusal: `too_few_rows`, `too_few_of_a_class`, `labels_missing` (nothing is compared then); `no_gain`,
+`lower_bound_below_margin`, `auc_drop`, `group_harmed` (once for each group).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from scipy.special import stdtrit
 from stream_calib.calibration.metrics import LOG_LOSS_CLIP, auc_of_counts
 from stream_calib.config import RefitSection
 from stream_calib.refit.roles import overlap
-from stream_calib.snapshot.report import GateReport, HarmedGroup
+from stream_calib.snapshot.report import GateReason, GateReport, HarmedGroup
 
 Z = 1.645
 MIN_CLASS_ROWS = 10
@@ -84,13 +87,16 @@ def judge_candidate(cells: GateCells, window: GateWindow, config: RefitSection) 
     """The report; `passed` says whether the candidate may be published."""
     rows, positives = int(cells.labelled.sum()), int(cells.positives.sum())
     days = len(np.unique(cells.day))
-    reasons: list[str] = []
+    reasons: list[GateReason] = []
     if rows < config.gate_min_rows:
-        reasons.append(f"{rows} labelled rows on the gate's buckets; {config.gate_min_rows} are needed")
+        detail = f"{rows} labelled rows on the gate's buckets; {config.gate_min_rows} are needed"
+        reasons.append(GateReason(code="too_few_rows", detail=detail))
     if min(positives, rows - positives) < MIN_CLASS_ROWS:
-        reasons.append(f"{positives} positives of {rows} rows; {MIN_CLASS_ROWS} of each class are needed")
+        detail = f"{positives} positives of {rows} rows; {MIN_CLASS_ROWS} of each class are needed"
+        reasons.append(GateReason(code="too_few_of_a_class", detail=detail))
     if window.incomplete_share > 0.5:
-        reasons.append(f"{window.incomplete_share:.0%} of the window's scores are in panes without their labels")
+        detail = f"{window.incomplete_share:.0%} of the window's scores are in panes without their labels"
+        reasons.append(GateReason(code="labels_missing", detail=detail))
     report = GateReport(
         kind=window.kind,
         baseline=window.baseline,
@@ -113,23 +119,27 @@ def _compare(cells: GateCells, report: GateReport, config: RefitSection) -> Gate
     rows = report.rows
     gain, loss = float(losses.gain.sum()) / rows, float(losses.served.sum()) / rows
     error_days = _block_errors(cells.day, np.zeros(len(cells.day), np.intp), 1, losses.gain, cells.labelled)[0]
-    error_buckets = _block_errors(
-        cells.unit_bucket, np.zeros(len(cells.day), np.intp), 1, losses.gain, cells.labelled
-    )[0]
+    error_buckets = _block_errors(cells.unit_bucket, np.zeros(len(cells.day), np.intp), 1, losses.gain, cells.labelled)[
+        0
+    ]
     # A single day, or a single bucket, says nothing of its own variance; the other one stands.
     lower = gain - Z * float(np.nanmax([error_days, error_buckets, 0.0]))
     auc_served = auc_of_counts(cells.served, cells.labelled, cells.positives)
     auc_candidate = auc_of_counts(cells.candidate, cells.labelled, cells.positives)
     harmed, underpowered = _groups(cells, losses)
-    reasons: list[str] = []
+    reasons: list[GateReason] = []
     if report.kind == "structure" and gain <= 0:
-        reasons.append(f"the mean gain {gain:.6f} is not above 0")
-    if lower <= -config.gate_margin * loss:
-        limit = -config.gate_margin * loss
-        reasons.append(f"the gain's lower bound {lower:.6f} is not above {limit:.6f}, the margin's share of the loss")
+        reasons.append(GateReason(code="no_gain", detail=f"the mean gain {gain:.6f} is not above 0"))
+    limit = -config.gate_margin * loss
+    if lower <= limit:
+        detail = f"the gain's lower bound {lower:.6f} is not above {limit:.6f}, the margin's share of the loss"
+        reasons.append(GateReason(code="lower_bound_below_margin", detail=detail))
     if auc_served - auc_candidate > config.max_auc_drop:
-        reasons.append(f"AUC falls from {auc_served:.4f} to {auc_candidate:.4f}, by more than {config.max_auc_drop:g}")
-    reasons += [f"{g.name} is harmed by at least {g.harm_lower:.6f} on a loss of {g.loss:.6f}" for g in harmed]
+        detail = f"AUC falls from {auc_served:.4f} to {auc_candidate:.4f}, by more than {config.max_auc_drop:g}"
+        reasons.append(GateReason(code="auc_drop", detail=detail))
+    for group in harmed:
+        detail = f"{group.name} is harmed by at least {group.harm_lower:.6f} on a loss of {group.loss:.6f}"
+        reasons.append(GateReason(code="group_harmed", detail=detail))
     found = {
         "loss_served": _short(loss),
         "loss_candidate": _short(loss - gain),

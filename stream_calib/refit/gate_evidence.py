@@ -45,9 +45,7 @@ def gate_cells(
         unit_bucket=cells.unit_bucket,
         labelled=cells.labelled,
         positives=cells.positives,
-        served=(
-            RAW_AT_CENTRES[cells.grid_bin] if served is None else served.at_centres(cells.grid_bin, place, values)
-        ),
+        served=(RAW_AT_CENTRES[cells.grid_bin] if served is None else served.at_centres(cells.grid_bin, place, values)),
         candidate=candidate.at_centres(cells.grid_bin, place, values),
         families=[GateGroups(family.names, family.group_of[place]) for family in families],
     )

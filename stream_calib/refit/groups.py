@@ -25,9 +25,7 @@ class Family:
     @property
     def names(self) -> list[str]:
         """As `carrier=UA & origin=EWR`."""
-        return [
-            " & ".join(f"{a}={v}" for a, v in zip(self.attributes, values, strict=True)) for values in self.values
-        ]
+        return [" & ".join(f"{a}={v}" for a, v in zip(self.attributes, values, strict=True)) for values in self.values]
 
 
 def family_attributes(config: Config) -> list[tuple[str, ...]]:

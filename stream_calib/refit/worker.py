@@ -150,7 +150,7 @@ class Refitter:
             reason=request.reason,
             pane=request.pane,
             outcome="published" if gate.passed else "refused",
-            detail="the gate passed" if gate.passed else "; ".join(gate.reasons),
+            detail="the gate passed" if gate.passed else "; ".join(reason.detail for reason in gate.reasons),
             rows=evidence.fit_rows,
             positives=evidence.fit_positives,
             gate=gate,

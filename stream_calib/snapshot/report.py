@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -10,6 +10,17 @@ from stream_calib.drift.policy import Kind, Reason
 from stream_calib.errors import StateError
 from stream_calib.snapshot.canonical import canonical_json
 from stream_calib.snapshot.decision_log import Outcome
+
+GateCode: TypeAlias = Literal[
+    "too_few_rows",
+    "too_few_of_a_class",
+    "labels_missing",
+    "no_gain",
+    "lower_bound_below_margin",
+    "auc_drop",
+    "group_harmed",
+]
+"""Why the gate refuses, for counting; stable. What each means stands in refit/gate.py."""
 
 
 class Document(BaseModel):
@@ -33,6 +44,14 @@ class HarmedGroup(Document):
     """Simultaneous lower bound."""
     loss: float
     """Its mean log-loss under what is served."""
+
+
+class GateReason(Document):
+    """One reason for which a candidate did not pass."""
+
+    code: GateCode
+    detail: str
+    """The same for people, with the figures."""
 
 
 class GateReport(Document):
@@ -65,8 +84,13 @@ class GateReport(Document):
     """Groups in which harm of the size of the tolerance could not have been seen."""
     role_overlap: int
     passed: bool
-    reasons: tuple[str, ...] = ()
-    """Why it did not pass."""
+    reasons: tuple[GateReason, ...] = ()
+    """Why it did not pass; a harmed group is a reason of its own. Empty: it passed."""
+
+    @property
+    def codes(self) -> tuple[GateCode, ...]:
+        """Each code of the reasons once, in their order."""
+        return tuple(dict.fromkeys(reason.code for reason in self.reasons))
 
 
 class RefitReport(Document):
@@ -84,6 +108,11 @@ class RefitReport(Document):
     """Labelled rows that the fit used, not decayed."""
     positives: int = 0
     gate: GateReport | None = None
+
+    @property
+    def refused_for(self) -> tuple[GateCode, ...]:
+        """Codes of a refusal by the gate, each once; empty for every other outcome."""
+        return self.gate.codes if self.gate is not None else ()
 
     @classmethod
     def decode(cls, raw: bytes) -> RefitReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_calib.alerts.model import SEVERITY, AlertKind
 from stream_calib.demo.figures import DemoFigures, LabelFigures, Quality, RefitFigures
 from stream_calib.demo.flights import DAY_MS, load_flights
 from stream_calib.demo.report_data import (
@@ -17,6 +18,14 @@ from stream_calib.demo.report_data import (
 )
 
 HOUR_MS = 3_600_000
+ALERTS: list[tuple[int, int, AlertKind]] = [
+    (60, 3, "psi"),
+    (121, 9, "psi"),
+    (130, 2, "refit_refused"),
+    (200, 1, "label_outage"),
+    (290, 0, "psi"),
+]
+"""Day, days open (0: to the end), kind."""
 
 
 def report_data(alert_message: str = "PSI .31 over .10; residuals flat") -> ReportData:
@@ -56,14 +65,15 @@ def report_data(alert_message: str = "PSI .31 over .10; residuals flat") -> Repo
                 reason="bootstrap" if number == 0 else "psi" if random.random() < 0.05 else "age",
                 outcome="published" if published else "refused",
                 version=version,
-                detail=f"gain {gain:+.4f}, lower bound {gain - 0.004:+.4f}" + ("" if published else ": no gain"),
+                detail="the gate passed" if published else f"the mean gain {gain:.6f} is not above 0",
+                refused_for=() if published else ("no_gain",) if number % 9 else ("no_gain", "auc_drop"),
+                gain=gain,
+                gain_lower=gain - 0.004,
             )
         )
     alerts = [
-        AlertEntry(
-            days[d].start_ms, days[d + n].start_ms if n else None, kind, "page" if n > 5 else "warn", alert_message
-        )
-        for d, n, kind in ((60, 3, "psi"), (121, 9, "psi"), (200, 1, "label_outage"), (290, 0, "psi"))
+        AlertEntry(days[d].start_ms, days[d + n].start_ms if n else None, kind, SEVERITY[kind], alert_message)
+        for d, n, kind in ALERTS
     ]
     published_count = sum(r.outcome == "published" for r in refits)
     figures = DemoFigures(

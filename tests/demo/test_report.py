@@ -99,11 +99,32 @@ def test_every_refit_and_alert_is_on_the_time_line_at_its_time(data: ReportData,
     assert len(marks) == len(data.refits) + len(data.alerts)
     at = {"published": [], "refused": []}  # type: dict[str, list[float]]
     for css, mark in marks:
-        if css != "event alert":
+        if not css.startswith("event alert"):
             at[css.removeprefix("event ")].append(float(mark.get("x1", "nan")))
     for outcome, places in at.items():
         times = [r.time_ms for r in data.refits if r.outcome == outcome]
         assert np.corrcoef(times, places)[0, 1] == pytest.approx(1, abs=1e-6)
+
+
+def test_alerts_are_grouped_by_kind_the_most_severe_first(data: ReportData, page: str) -> None:
+    text = Outline(page).text
+
+    heads = ["critical label outage once", "warning psi 3 times, open ", "info refit refused once"]
+    places = [text.index(head) for head in heads]
+    assert places == sorted(places)
+    assert page.count("<details") == 3
+    days = (data.last_ms - data.first_ms) / 86_400_000
+    open_days = 3 + 9 + (data.last_ms - data.alerts[-1].opened_ms) / 86_400_000
+    assert f"3 times, open {100 * open_days / days:.0f} % of the time, still open" in text.replace("\xa0", " ")
+
+
+def test_a_refusal_names_its_reasons_and_they_are_counted(data: ReportData, page: str) -> None:
+    text = Outline(page).text
+
+    refused = [r for r in data.refits if r.outcome == "refused"]
+    both = sum("auc_drop" in r.refused_for for r in refused)
+    assert f"no gain {len(refused)} AUC drop {both}" in text
+    assert f"{refused[0].gain:+.4f}".replace("-", "\u2212") in text
 
 
 def test_text_from_outside_cannot_become_markup() -> None:
@@ -121,4 +142,4 @@ def test_a_short_run_without_refits_alerts_or_psi_is_drawn_too(data: ReportData)
     text = Outline(render_report(replace(data, refits=[], alerts=[], psi=empty))).text
 
     assert "None was opened." in text
-    assert "published 0" in text
+    assert "refits published 0" in text
