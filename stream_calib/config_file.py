@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import json
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from stream_calib.config import Config
-from stream_calib.config_values import duration_text
+from stream_calib.config_values import duration_text, mask_url
 from stream_calib.errors import ConfigurationError
 
 # By name, because each Python has only one of the two, and a type checker looks for both.
@@ -73,12 +72,6 @@ def load_config(path: Path | str, environ: Mapping[str, str]) -> Config:
         ]
     # Raised outside of the handler, so that no traceback repeats pydantic's error beside ours.
     raise ConfigurationError("\n".join(faults))
-
-
-def mask_url(url: str) -> str:
-    """The address without user, password and query values that could be secrets."""
-    without_user = re.sub(r"^(\w+://)?.*@", r"\1***@", url, flags=re.DOTALL)
-    return re.sub(r"(?<==)[^&]+", "***", without_user)
 
 
 def redacted(config: Config) -> str:

@@ -36,6 +36,12 @@ def duration_text(duration_ms: int) -> str:
     return f"{duration_ms // _UNITS_MS[unit]}{unit}"
 
 
+def mask_url(url: str) -> str:
+    """The address without user, password and query values that could be secrets."""
+    without_user = re.sub(r"^(\w+://)?.*@", r"\1***@", url, flags=re.DOTALL)
+    return re.sub(r"(?<==)[^&]+", "***", without_user)
+
+
 def _server_url(value: str) -> str:
     try:
         parts = urlsplit(value)

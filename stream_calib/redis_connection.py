@@ -31,6 +31,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 from redis.utils import HIREDIS_AVAILABLE
 
+from stream_calib.config_values import mask_url
 from stream_calib.errors import ConfigurationError, StreamCalibError
 
 _LOG = logging.getLogger(__name__)
@@ -66,7 +67,9 @@ def connect(url: str, *, socket_timeout_s: float = SOCKET_TIMEOUT_S, retries: in
             health_check_interval=0,
         )
     except ValueError as error:
-        raise ConfigurationError(f"Redis address {url!r} cannot be read: {error}; write redis://host:port/0") from error
+        raise ConfigurationError(
+            f"Redis address {mask_url(url)} cannot be read: {error}; write redis://host:port/0"
+        ) from error
     check_server(client)
     return client
 

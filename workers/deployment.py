@@ -11,6 +11,7 @@ import redis
 
 from stream_calib.config import Config
 from stream_calib.config_identity import semantic_hash
+from stream_calib.config_values import mask_url
 from stream_calib.errors import StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_connection import answering, connect
@@ -51,7 +52,7 @@ def open_log(config: Config) -> Log:
 
 def open_state(config: Config) -> State:
     """Raises StateUnavailableError where the server does not answer, ConfigurationError where it cannot be used."""
-    with answering(StateUnavailableError, f"connecting to the state at {config.redis.url}"):
+    with answering(StateUnavailableError, f"connecting to the state at {mask_url(config.redis.url)}"):
         client = connect(config.redis.url)
     key, generation = model_key(config), semantic_hash(config)
     store = RedisState(client, key)

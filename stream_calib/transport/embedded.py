@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any
 from uuid import uuid4
 
+from stream_calib.config_values import mask_url
 from stream_calib.errors import TransportError
 from stream_calib.redis_connection import LuaScript, answering, connect
 from stream_calib.transport.embedded_append import TopicState, Writer
@@ -44,7 +45,7 @@ class EmbeddedLog(Log):
 
     def __init__(self, url: str, *, session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS) -> None:
         """Raises ConfigurationError where the server cannot be used, TransportError where it does not answer."""
-        with answering(TransportError, f"connecting to the embedded log at {url}"):
+        with answering(TransportError, f"connecting to the embedded log at {mask_url(url)}"):
             self._client = connect(url)
         # redis-py would make a dict of each entry.
         self._client.set_response_callback("XRANGE", _as_is)

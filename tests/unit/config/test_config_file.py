@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_calib.config import Config
-from stream_calib.config_file import load_config, mask_url, redacted
-from stream_calib.config_values import duration_text
+from stream_calib.config_file import load_config, redacted
+from stream_calib.config_values import duration_text, mask_url
 from stream_calib.errors import ConfigurationError
 
 SMALLEST = """
