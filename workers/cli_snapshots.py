@@ -32,7 +32,8 @@ def list_snapshots(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = 
         return
     table = Table(title=f"Snapshots of {state.model_key}", title_justify="left")
     for column in ("", "version", "what", "from pane", "actor", "reason", "at (UTC)"):
-        table.add_column(column)
+        # A version is there to be copied into the next command.
+        table.add_column(column, no_wrap=column == "version")
     for i, move in enumerate(history):
         here = "->" if i == len(history) - 1 else ""
         pane = utc_minute(move["pane"] * loaded.windows.pane_ms)
