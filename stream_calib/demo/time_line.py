@@ -70,7 +70,7 @@ def _gain_panel(data: ReportData, x: Scale, top: float, bottom: float) -> list[s
     gain = daily.raw_log_loss - daily.calibrated_log_loss
     reach = max(float(np.abs(gain).max()), 1e-6)
     y = Scale(min(float(gain.min()), -0.1 * reach), max(float(gain.max()), 0.1 * reach), bottom, top)
-    ticks = y.ticks(3)
+    ticks = y.ticks(4)
     out = horizontal_grid(x, y, ticks, [signed(t) for t in ticks])
     thickness = max((x.stop - x.start) / max(len(gain), 1) * 0.7, 1.0)
     for day, middle, g, n in zip(
@@ -103,7 +103,7 @@ def _psi_panel(data: ReportData, x: Scale, top: float, bottom: float) -> list[st
     known = psi.psi[np.isfinite(psi.psi)]
     limit = psi.noise_floor + data.psi_threshold
     y = Scale(0, max(float(known.max(initial=0)), float(limit.max(initial=data.psi_threshold))) * 1.08, bottom, top)
-    ticks = y.ticks(3)
+    ticks = y.ticks(4)
     out += horizontal_grid(x, y, ticks, [f"{t:g}" for t in ticks])
     times = [x(t) for t in psi.time_ms.tolist()]
     out.append(polyline(zip(times, map(y, psi.noise_floor.tolist()), strict=True), "floor"))
