@@ -10,6 +10,7 @@ import pytest
 
 from stream_calib.errors import PaneGoneError
 from stream_calib.windows.input_batch import EMPTY_LABELS, judge_records
+from stream_calib.windows.intake import Intake
 from stream_calib.windows.panes import ENDED_CLOCK_MS
 from stream_calib.windows.row_codec import EMPTY_ROWS
 from stream_calib.windows.shard_store import Advance, Drop, Entry, Mark, ShardCall, ShardNotAt
@@ -120,6 +121,17 @@ def test_a_shard_that_was_rolled_back_has_the_input_rewound(backend: Backend) ->
     assert join.intake.restart(S) == Mark(1, at(1), at(1))
     assert join.deliver(S, 1, 4) == {}
     assert join.store.counts_after(0) == {"accepted": 8}
+
+
+def test_shards_at_different_positions_have_the_input_rewound_to_the_least(backend: Backend) -> None:
+    join = Join(backend.shards(3, SETTINGS))
+    copies = []
+    for i in range(4):
+        join.write(S, block((f"id-{i}", i)))
+        copies.append([backend.copy_shard(join.store, shard) for shard in range(3)])
+    for shard, behind in ((0, 2), (1, 0), (2, 1)):
+        backend.put_shard(join.store, shard, copies[behind][shard])
+    assert join.deliver(S, 4, 4) == {S: Mark(1, at(0), at(0))}
 
 
 def test_an_empty_batch_finds_a_shard_that_was_rolled_back(backend: Backend) -> None:
@@ -285,8 +297,8 @@ def test_a_late_label_counts_once_and_an_accepted_one_within_the_grace_is_joined
 def test_a_new_winner_looks_at_the_held_labels_again(join: Join) -> None:
     """A label beyond the new winner's horizon is no longer joined, one before the old winner's time is now."""
     join.write(S, block(("a", 9), ("b", 9)))
-    join.write(L, label("b", 7), label("b", 7), label("a", 22))
-    assert join.store.counts_after(0) == {"accepted": 2, "labels": 3, "matched": 1}
+    join.write(L, label("b", 7), label("b", 7), label("a", 22), label("a", 22))
+    assert join.store.counts_after(0) == {"accepted": 2, "labels": 4, "matched": 2}
     join.write(S, block(("a", 6.5), ("b", 6.5)))
     join.move_clocks(60)
     assert join.sums(0) == (1, 1, 1)
@@ -580,6 +592,26 @@ def test_a_wiped_shard_starts_again_at_marks_and_answers_old_panes_as_gone(backe
         assert again.entries == whole[pane].entries
     assert [join.remove(pane) for pane in range(2, 7)] == [[True]] * 5
     assert join.store.counts_after(0) == {}
+
+
+def test_a_wiped_shard_ignores_what_belongs_to_older_panes(backend: Backend) -> None:
+    """Out of order, and before its score clock has passed it, so that it would be held."""
+    join = Join(backend.shards(1, SETTINGS))
+    join.append(S, clock(15), block(("new", 21)), block(("old", 19), ("new", 19.5)), clock(200))
+    join.append(L, clock(15), label("new", 22), label("old", 19.5), label("never", 18.5), clock(200))
+    join.store = backend.shards(1, SETTINGS)
+    join.intake = Intake(join.store, join.inputs, lambda: None)
+    marks = {key: Mark(1, at(15)) for key in (S, L)}
+    join.store.restart_wiped(0, marks, PANE_0 + 1)
+    join.deliver(L, 1, 4)
+    join.deliver(S, 1, 3)
+    assert join.store.counts_after(0) == {"accepted": 1, "labels": 1, "matched": 1}
+    for key in (S, L):
+        join.deliver(key, 1, len(join.items[key]))
+    assert join.scored(2) is not None
+    for pane in range(2, 15):
+        assert join.remove(pane) == [True]
+    assert backend.size(join.store, 0) == 2, "but for where the clocks are"
 
 
 def test_only_a_shard_without_marks_counts_as_wiped(join: Join) -> None:
