@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
@@ -120,7 +121,8 @@ def demo(
         for path in (output / "figures.json", json_file):
             if path is not None:
                 path.write_text(figures + "\n", encoding="utf-8")
-        console.print(figures_table(data.figures, refit_outcomes(state)[1]))
+        alerts = Counter(alert.kind for alert in data.alerts)
+        console.print(figures_table(data.figures, refit_outcomes(state)[1], alerts))
         console.print(f"report: {report}")
 
 

@@ -91,8 +91,9 @@ def flight_families(flights: Flights, rows: NDArray[np.intp]) -> list[NDArray[np
     return [carrier, origin, carrier * len(flights.origins) + origin]
 
 
-def figures_table(figures: DemoFigures, refused_for: Mapping[str, int]) -> Group:
-    """The figures for a terminal; `refused_for`: code of the gate -> number of candidates that it refused for it."""
+def figures_table(figures: DemoFigures, refused_for: Mapping[str, int], alerts: Mapping[str, int]) -> Group:
+    """The figures for a terminal; `refused_for`: code of the gate -> number of candidates that it refused for it;
+    `alerts`: kind -> number opened."""
     quality_table = Table(title="Labelled flights from day 14 on", title_justify="left", title_style="bold")
     quality_table.add_column("")
     for name in ("log-loss", "Brier", "ECE", "AUC", "worst group error"):
@@ -118,17 +119,17 @@ def figures_table(figures: DemoFigures, refused_for: Mapping[str, int]) -> Group
     counts.add_row("never labelled", f"{figures.unlabelled:,}", "cancelled or diverted flights")
     counts.add_row("refits asked for", f"{refits.requested:,}", "")
     counts.add_row("  published", f"{refits.published:,}", "")
-    counts.add_row("  refused", f"{refits.refused:,}", counted_codes(refused_for, refits.refused))
-    counts.add_row("alerts", f"{figures.alerts:,}", "")
+    counts.add_row("  refused", f"{refits.refused:,}", counted(refused_for, refits.refused))
+    counts.add_row("alerts", f"{figures.alerts:,}", counted(alerts, figures.alerts))
     counts.add_row("time", f"{figures.seconds:.0f} s", "")
     return Group(quality_table, counts)
 
 
-def counted_codes(refused_for: Mapping[str, int], refused: int) -> str:
-    """Why `refused` candidates were refused, most frequent first."""
-    ordered = sorted(refused_for.items(), key=lambda item: (-item[1], item[0]))
-    text = ", ".join(f"{in_words(code)}: {n:,}" for code, n in ordered)
-    return f"{text} (some for several)" if sum(refused_for.values()) > refused else text
+def counted(codes: Mapping[str, int], total: int) -> str:
+    """How many of `total` have which code, most frequent first; one may have several."""
+    ordered = sorted(codes.items(), key=lambda item: (-item[1], item[0]))
+    text = ", ".join(f"{n:,} {in_words(code)}" for code, n in ordered)
+    return f"{text} (they overlap)" if sum(codes.values()) > total else text
 
 
 def in_words(code: str) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from stream_calib.demo.figures import counted_codes, evaluated_rows, figures_table, flight_families, quality
+from stream_calib.demo.figures import counted, evaluated_rows, figures_table, flight_families, quality
 from stream_calib.demo.flights import Flights, load_flights
 from tests.demo.made_up import report_data
 
@@ -63,16 +63,16 @@ def test_the_terminal_shows_figures_and_reasons() -> None:
     console = Console(width=110)
 
     with console.capture() as shown:
-        console.print(figures_table(report_data().figures, {"no_gain": 130, "auc_drop": 5}))
+        console.print(figures_table(report_data().figures, {"no_gain": 130, "auc_drop": 5}, {"psi": 3}))
 
     text = shown.get()
-    for part in ("0.5239", "0.5037", "13.1 %", "2.0 %", "284,821", "no gain: 130, AUC drop: 5"):
+    for part in ("0.5239", "0.5037", "13.1 %", "2.0 %", "284,821", "130 no gain, 5 AUC drop", "3 psi"):
         assert part in text
 
 
 def test_reasons_are_counted_most_frequent_first_and_may_overlap() -> None:
     codes = {"auc_drop": 2, "no_gain": 7, "lower_bound_below_margin": 2}
 
-    assert counted_codes(codes, 11) == "no gain: 7, AUC drop: 2, lower bound below margin: 2"
-    assert counted_codes(codes, 9) == "no gain: 7, AUC drop: 2, lower bound below margin: 2 (some for several)"
-    assert counted_codes({}, 0) == ""
+    assert counted(codes, 11) == "7 no gain, 2 AUC drop, 2 lower bound below margin"
+    assert counted(codes, 9) == "7 no gain, 2 AUC drop, 2 lower bound below margin (they overlap)"
+    assert counted({}, 0) == ""
