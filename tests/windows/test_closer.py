@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -17,7 +17,7 @@ from stream_calib.windows.shard_store import Mark
 from stream_calib.windows.state_store import Commit
 from tests.oracle.offline import Clock, End
 from tests.windows.backends import Backend, backend
-from tests.windows.deciders import ChainDecider
+from tests.windows.deciders import ChainDecider, expected_detector
 from tests.windows.join import PANE_0, SETTINGS, Join, L, S, block, clock, label
 from tests.windows.logs import START_MS
 
@@ -302,6 +302,71 @@ def test_a_missing_blob_stops_the_closer(backend: Backend) -> None:
     model.state.commit(Commit({}, {"decided": str(PANE_0 - 2)}))
     with pytest.raises(StateError, match=r"blob (scored|pane):\d+ is missing"):
         model.run()
+
+
+def with_a_late_label(backend: Backend) -> tuple[Model, Callable[[], None]]:
+    """Pane 0 is about to mature without an idle input. Second: the state goes back, and another closer matures the pane
+    once more, with the label that has come there meanwhile; it decides nothing."""
+    model = Model(backend, shards=1, labels=2)
+    model.join.write(S, block(("a", 4)), clock(32))
+    model.join.write("l:t:1", clock(5))
+    model.join.write(L, clock(32))
+    model.run()
+    before = backend.copy_state(model.state)
+    model.idle = {"l:t:1": 1}
+
+    def go_back() -> None:
+        backend.put_state(model.state, before)
+        model.join.write("l:t:1", label("a", 6), clock(32))
+        model.idle = {}
+        other = Closer(model.store, model.state, model.join.inputs, lambda first: ChainDecider(first, 1_000))
+        while other.advance():
+            pass
+
+    return model, go_back
+
+
+def detector_by_blobs(model: Model) -> str | None:
+    first, _, _, decided = model.cursors()
+    return expected_detector(
+        model.origin + first,
+        model.origin + decided,
+        SETTINGS.horizon_panes,
+        lambda pane: model.blob(PaneNames.of(pane).scored),
+        lambda pane: model.blob(PaneNames.of(pane).matured),
+        lambda pane: model.record(pane - model.origin).chain,
+    )
+
+
+def test_a_decision_on_cells_that_were_matured_anew_meanwhile_is_not_committed(backend: Backend) -> None:
+    model, go_back = with_a_late_label(backend)
+    commit, gone_back = model.state.commit, False
+
+    def interrupted(change: Commit) -> bool:
+        nonlocal gone_back
+        if "decided" in change.expect and not gone_back:
+            gone_back = True
+            assert model.record(0).labelled == 0
+            go_back()
+        return commit(change)
+
+    model.state.commit = interrupted  # type: ignore[method-assign]  # an instance of this test's own
+    model.run()
+    assert gone_back
+    assert model.record(0).labelled == 1
+    assert model.cursors() == (0, 1, 0, 0)
+    assert model.state.read(("detector",))["detector"] == detector_by_blobs(model)
+
+
+def test_cells_that_were_matured_anew_are_not_taken_from_memory(backend: Backend) -> None:
+    model, go_back = with_a_late_label(backend)
+    model.run()
+    assert model.record(0).labelled == 0
+    go_back()
+    model.run()
+    assert model.record(0).labelled == 1
+    assert model.cursors() == (0, 1, 0, 0)
+    assert model.state.read(("detector",))["detector"] == detector_by_blobs(model)
 
 
 # --- requests
