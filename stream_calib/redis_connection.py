@@ -159,16 +159,19 @@ class LuaScript:
             replies = self._pipelined(client, calls)
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if missing:
-                client.script_load(self.text)
-                for i, reply in zip(missing, self._pipelined(client, [calls[i] for i in missing]), strict=True):
+                again = self._pipelined(client, [calls[i] for i in missing], load=True)
+                for i, reply in zip(missing, again, strict=True):
                     replies[i] = reply
             for reply in replies:
                 if isinstance(reply, Exception):
                     raise reply
             return replies
 
-    def _pipelined(self, client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
+    def _pipelined(self, client: redis.Redis, calls: Sequence[Call], *, load: bool = False) -> list[Any]:
+        """`load` sends the script ahead, over the same connection: a server that is restarted between lacks it again."""
         pipeline = client.pipeline(transaction=False)
+        if load:
+            pipeline.script_load(self.text)
         for keys, args in calls:
             pipeline.evalsha(self.sha, len(keys), *keys, *args)
-        return list(pipeline.execute(raise_on_error=False))
+        return list(pipeline.execute(raise_on_error=False))[int(load) :]

@@ -178,8 +178,7 @@ class Deployment:
 
     def committed(self, group: str, topic: str) -> int:
         """Sum of the group's committed positions on the topic."""
-        found = self._log_client.hgetall(f"log:group:{group}:{topic}")
-        assert isinstance(found, dict)
+        found: dict[str, str] = self._log_client.hgetall(f"log:group:{group}:{topic}")  # type: ignore[assignment]  # sync client
         return sum(int(value) for name, value in found.items() if name.startswith("position:"))
 
     def end(self, topic: str) -> int:
