@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from scipy.special import expit, logit
 
 from stream_calib.config import RefitSection
 from stream_calib.refit.gate import GateCells, GateGroups, GateWindow, judge_candidate
-from stream_calib.snapshot.report import GateReport
+from stream_calib.snapshot.report import GateCode, GateReport
 
 CONFIG = RefitSection()
 
@@ -205,3 +206,8 @@ def test_scores_of_exactly_0_and_1_are_clipped_on_both_sides() -> None:
     assert report.loss_served is not None
     assert np.isfinite(report.loss_served)
     assert report.passed
+
+
+def test_every_code_of_refusal_is_explained() -> None:
+    page = (Path(__file__).parents[3] / "docs/architecture.md").read_text(encoding="utf-8")
+    assert [code for code in get_args(GateCode) if f"`{code}`" not in page] == []
