@@ -168,7 +168,7 @@ class LuaScript:
             return replies
 
     def _pipelined(self, client: redis.Redis, calls: Sequence[Call], *, load: bool = False) -> list[Any]:
-        """`load` sends the script ahead, over the same connection: a server that is restarted between lacks it again."""
+        """`load` sends the script ahead, over the same connection: a server restarted in between lacks it again."""
         pipeline = client.pipeline(transaction=False)
         if load:
             pipeline.script_load(self.text)

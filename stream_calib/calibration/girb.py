@@ -118,5 +118,3 @@ class GIRB(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
         fewer, kind = min((counts.positive_rows, "positives"), (counts.negative_rows, "negatives"))
         if fewer < self.min_positives:
             raise TooFewPositivesError(f"{fewer:g} {kind}; at least {self.min_positives} of each class are needed")
-
-

@@ -32,9 +32,7 @@ class SnapshotFollower:
     Where the store lost the blobs of what is served, it puts them back; it never moves the pointer. Not thread-safe.
     """
 
-    def __init__(
-        self, state: StateStore, *, poll_ms: int, max_staleness_ms: int, clock_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, state: StateStore, *, poll_ms: int, max_staleness_ms: int, clock_ms: Callable[[], int]) -> None:
         """`clock_ms`: monotonic, milliseconds."""
         self._state, self._poll_ms, self._max_staleness_ms, self._clock_ms = state, poll_ms, max_staleness_ms, clock_ms
         self._served: Served | None = None

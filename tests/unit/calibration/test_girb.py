@@ -206,9 +206,9 @@ class TestPrior:
         assert with_0.base_map_.to_lists() == without.base_map_.to_lists()
 
 
-rows = st.lists(
-    st.tuples(st.integers(0, 20), st.booleans(), st.integers(1, 5)), min_size=2, max_size=60
-).filter(lambda r: len({y for _, y, _ in r}) == 2)
+rows = st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.integers(1, 5)), min_size=2, max_size=60).filter(
+    lambda r: len({y for _, y, _ in r}) == 2
+)
 
 
 @given(rows)

@@ -13,9 +13,7 @@ from stream_calib.drift.policy import Asked, TriggerConfig
 from stream_calib.drift.psi import PsiReference, ReferenceGroup
 from stream_calib.drift.step import DetectorState, PaneCounts, PaneFacts, StepConfig, StepResult, step
 
-CONFIG = StepConfig(
-    TriggerConfig(1_000, None, 6, 100, 50, 5), horizon_panes=3, psi_threshold=0.1, budget_panes=720.0
-)
+CONFIG = StepConfig(TriggerConfig(1_000, None, 6, 100, 50, 5), horizon_panes=3, psi_threshold=0.1, budget_panes=720.0)
 REFERENCE = PsiReference(
     [
         ReferenceGroup(None, None, (200, 401), (5_000.0, 5_000.0), 1.0),
