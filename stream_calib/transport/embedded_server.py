@@ -81,6 +81,8 @@ class EmbeddedServer:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._appendonly = appendonly
         self._socket = self._runtime / "s"
+        # Where it listens until it is ready: nobody may write before what a crash has left is in order.
+        self._loading = self._runtime / "l"
         self._port = _free_port() if tcp else 0
         self._holder: subprocess.Popen[bytes] | None = None
         self._pid = 0
@@ -114,6 +116,17 @@ class EmbeddedServer:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._socket.unlink(missing_ok=True)
         atexit.register(self.stop)
+        logged = self._log_size()
+        self._launch()
+        if self._was_torn(logged):
+            # The server has cut its file between two commands, perhaps within a transaction: that would run with the
+            # next one at the next start. Loading the file as it is now, before anything is added, takes it out.
+            self._end(signal.SIGTERM)
+            self._launch()
+        if not self._port:
+            self._loading.rename(self._socket)
+
+    def _launch(self) -> None:
         command = ["sh", "-c", _HOLDER, "holder", str(self._runtime), str(self._binary), *self._options()]
         self._holder = subprocess.Popen(
             command,
@@ -152,7 +165,7 @@ class EmbeddedServer:
     def _options(self) -> list[str]:
         listen = ["--port", str(self._port), "--bind", "127.0.0.1"]
         if not self._port:
-            listen += ["--unixsocket", str(self._socket), "--unixsocketperm", "700"]
+            listen += ["--unixsocket", str(self._loading), "--unixsocketperm", "700"]
         return [
             *listen,
             *("--dir", str(self._directory.resolve()), "--logfile", "server.log", "--daemonize", "no"),
@@ -165,7 +178,8 @@ class EmbeddedServer:
         assert self._holder.stdout is not None
         deadline = time.monotonic() + _START_DEADLINE_S
         printed = b""
-        with redis.Redis.from_url(self.url, socket_timeout=2.0, retry=Retry(NoBackoff(), 0)) as client:
+        url = self.url if self._port else f"unix://{self._loading}?db=0"
+        with redis.Redis.from_url(url, socket_timeout=2.0, retry=Retry(NoBackoff(), 0)) as client:
             while True:
                 try:
                     # Another server might have taken the TCP port in between: only our own process counts. While it
@@ -180,6 +194,16 @@ class EmbeddedServer:
                 if chunk == b"" or time.monotonic() > deadline:
                     raise StreamCalibError(f"{self.description} did not come up: {self._last_words(printed)}")
                 time.sleep(0.005)
+
+    def _log_size(self) -> int:
+        log = self._directory / "server.log"
+        return log.stat().st_size if log.exists() else 0
+
+    def _was_torn(self, logged: int) -> bool:
+        """Whether this start has cut the end of the append-only file; `logged`: size of the log before."""
+        with (self._directory / "server.log").open("rb") as log:
+            log.seek(logged)
+            return b"Truncating the AOF" in log.read()
 
     def _last_words(self, printed: bytes) -> str:
         log = self._directory / "server.log"

@@ -40,6 +40,22 @@ def test_data_survive_a_crash_and_a_restart(own_redis: EmbeddedServer) -> None:
         assert client.mget("a", "b") == [b"1", b"2"]
 
 
+def test_a_torn_transaction_stays_undone(own_redis: EmbeddedServer, tmp_path: Path) -> None:
+    """The server itself would run its first part with the next transaction, one start later."""
+    with connect(own_redis.url) as client:
+        client.set("a", b"1")
+        client.eval("redis.call('SET', KEYS[1], 'half'); redis.call('SET', KEYS[2], 'half')", 2, "b", "c")
+        own_redis.kill()
+        (file,) = (tmp_path / "redis" / "appendonlydir").glob("*.incr.aof")
+        with file.open("r+b") as stream:
+            stream.truncate(file.stat().st_size - 30)  # within the second SET
+        own_redis.start()
+        assert client.mget("a", "b", "c") == [b"1", None, None]
+        client.eval("redis.call('SET', KEYS[1], '2'); redis.call('SET', KEYS[2], '2')", 2, "d", "e")
+        own_redis.restart()
+        assert client.mget("a", "b", "c", "d", "e") == [b"1", None, None, b"2", b"2"]
+
+
 @pytest.mark.services
 def test_ends_when_its_parent_is_killed() -> None:
     code = (
