@@ -204,6 +204,17 @@ def test_a_pane_that_matures_without_an_idle_input_has_its_cut_on_record(backend
     assert (model.record(0).labelled, model.record(5).cut) == (5, {})
 
 
+def test_panes_with_a_cut_are_removed_under_it(backend: Backend) -> None:
+    model = Model(backend, labels=2)
+    model.join.write(S, block(("a", 4)), clock(100))
+    model.join.write("l:t:1", clock(5))
+    model.join.write(L, clock(100))
+    model.idle = {"l:t:1": 1}
+    model.run()
+    assert model.cursors()[2] == 7
+    assert [p.removed for p in model.store.progress()] == [PANE_0 + 5] * 2
+
+
 # --- several closers, and states that go back
 
 
