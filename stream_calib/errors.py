@@ -104,10 +104,3 @@ class LengthMismatchError(FitError):
 
 class WeightError(FitError):
     """Weights that are negative, or all zero."""
-
-
-# --- alerts -----------------------------------------------------------------------------------------------
-
-
-class AlertDeliveryError(StreamCalibError):
-    """An alert could not be delivered; it stays in the outbox."""

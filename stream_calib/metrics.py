@@ -12,7 +12,6 @@ SNAPSHOT_STALENESS_SECONDS = Gauge(
 )
 ROWS_JOINED = Counter("stream_calib_rows_applied_total", "Rows and labels applied to the join, by side", ["side"])
 REWINDS = Counter("stream_calib_input_rewinds_total", "Inputs read again because a shard had fallen behind")
-PANES_DECIDED = Gauge("stream_calib_decided_pane", "Last pane for which the step was taken")
 REFITS = Counter("stream_calib_refits_total", "Refit requests answered, by outcome", ["outcome"])
 GATE_REFUSALS = Counter("stream_calib_gate_refusals_total", "Reasons for which the gate refused, by code", ["code"])
 ALERTS_DELIVERED = Counter("stream_calib_alerts_delivered_total", "Alerts delivered to the alerts topic")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 
 from stream_calib import metrics
 from stream_calib.alerts.outbox import drain
 from stream_calib.config import Config
-from stream_calib.transport.port import Log
-from workers.deployment import State, member_name, open_log, open_state
+from workers.deployment import member_name, open_log, open_state
 from workers.role import Role, wall_clock_ms
 from workers.status_board import MemberStatus
 
@@ -18,6 +18,7 @@ _LOG = logging.getLogger(__name__)
 LEASE = "alert"
 _LEASE_MS = 5_000
 _STATUS_EVERY_MS = 1_000
+_LEVEL = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.ERROR}
 
 
 class AlertDelivery(Role):
@@ -29,24 +30,23 @@ class AlertDelivery(Role):
         self._config = config
         self._clock_ms = clock_ms
         self._member = member_name()
-        self._log: Log | None = None
-        self._state: State | None = None
+        self._opened = ExitStack()
         self._delivered = self._reported_at = 0
 
     def open(self) -> None:
         self.close()
-        self._state = open_state(self._config)
-        self._log = open_log(self._config)
+        self._state = state = self._opened.enter_context(closing(open_state(self._config)))
+        self._log = self._opened.enter_context(open_log(self._config))
+        self._opened.callback(lambda: state.board.drop(self.name, self._member))
+        self._opened.callback(lambda: state.store.release_lease(LEASE, self._member))
 
     def step(self) -> bool:
-        assert self._state is not None
-        assert self._log is not None
         now = self._clock_ms()
         if not self._state.store.acquire_lease(LEASE, self._member, _LEASE_MS):
             return False
         alerts = drain(self._state.store, self._log.produce, self._config.topics.alerts)
         for alert in alerts:
-            _LOG.warning("alert %s %s: %s", alert.kind, alert.state, alert.diagnosis)
+            _LOG.log(_LEVEL[alert.severity], "alert %s %s: %s", alert.kind, alert.state, alert.diagnosis)
         metrics.ALERTS_DELIVERED.inc(len(alerts))
         self._delivered += len(alerts)
         if alerts or now - self._reported_at >= _STATUS_EVERY_MS:
@@ -55,11 +55,4 @@ class AlertDelivery(Role):
         return bool(alerts)
 
     def close(self) -> None:
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-        if self._state is not None:
-            self._state.store.release_lease(LEASE, self._member)
-            self._state.board.drop(self.name, self._member)
-            self._state.close()
-            self._state = None
+        self._opened.close()

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,8 @@ from stream_calib.events.dead_letters import dead_letters
 from stream_calib.events.outputs import Headers, OutputEncoder
 from stream_calib.events.score_decoder import ScoreDecoder
 from stream_calib.snapshot.follower import Served, SnapshotFollower
-from stream_calib.transport.port import Log, Outgoing, PolledBatch, Record, TopicPartition
-from workers.deployment import State, member_name, model_key, open_log, open_state
+from stream_calib.transport.port import Outgoing, PolledBatch, Record, TopicPartition
+from workers.deployment import member_name, model_key, open_log, open_state
 from workers.role import Role, wall_clock_ms
 from workers.status_board import MemberStatus
 
@@ -96,8 +97,7 @@ class Calibrate(Role):
         self._clock_ms = clock_ms
         self._member = member_name()
         self._transform = Transform(config)
-        self._log: Log | None = None
-        self._state: State | None = None
+        self._opened = ExitStack()
         self._rejected: Counter[str] = Counter()
         self._reported_version: str | None = None
         self._status_at = 0
@@ -106,9 +106,11 @@ class Calibrate(Role):
 
     def open(self) -> None:
         self.close()
-        self._state = open_state(self._config)
-        self._log = open_log(self._config)
-        self._consumer = self._log.consumer(GROUP, [self._config.topics.scores], member=self._member)
+        self._state = state = self._opened.enter_context(closing(open_state(self._config)))
+        log = self._opened.enter_context(open_log(self._config))
+        self._opened.callback(lambda: state.board.drop(self.name, self._member))
+        consumer = log.consumer(GROUP, [self._config.topics.scores], member=self._member)
+        self._consumer = self._opened.enter_context(consumer)
         serving = self._config.serving
         self._follower = SnapshotFollower(
             self._state.store,
@@ -170,7 +172,7 @@ class Calibrate(Role):
         due = version != self._reported_version or now - self._status_at >= _STATUS_EVERY_MS
         # With the state away a status cannot be written, and must not hold up serving.
         away = self._follower.staleness_ms > self._config.serving.snapshot_poll_ms + _AWAY_AFTER_MS
-        if self._state is None or not due or away:
+        if not due or away:
             return
         facts = {
             "snapshot": version,
@@ -183,11 +185,4 @@ class Calibrate(Role):
         self._status_at, self._reported_version = now, version
 
     def close(self) -> None:
-        if self._log is not None:
-            self._consumer.close()
-            self._log.close()
-            self._log = None
-        if self._state is not None:
-            self._state.board.drop(self.name, self._member)
-            self._state.close()
-            self._state = None
+        self._opened.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 
 from stream_calib import metrics
 from stream_calib.config import Config
@@ -14,13 +15,13 @@ from stream_calib.events.dead_letters import dead_letters
 from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.refit.decider import Decider
 from stream_calib.snapshot.decision_log import Request
-from stream_calib.transport.port import Log, OffsetRange, PolledBatch, Record, TopicPartition
+from stream_calib.transport.port import OffsetRange, PolledBatch, Record, TopicPartition
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.input_batch import InputBatch, judge_records
 from stream_calib.windows.intake import Intake
-from stream_calib.windows.registration import claim_generation, inputs_of, register_inputs
+from stream_calib.windows.registration import claim_generation, claim_topics, inputs_of, register_inputs
 from stream_calib.windows.shard_store import Mark
-from workers.deployment import State, input_key, input_starts, member_name, open_log, open_state
+from workers.deployment import input_key, input_starts, member_name, open_log, open_state
 from workers.input_reports import InputReport, idle_label_inputs, too_far_ahead
 from workers.monitor_inputs import read_blocks, read_labels
 from workers.role import Role, wall_clock_ms
@@ -48,18 +49,19 @@ class Monitor(Role):
         self._clock_ms = clock_ms
         self._member = member_name()
         self._decoder = LabelDecoder(config)
-        self._log: Log | None = None
-        self._state: State | None = None
+        self._opened = ExitStack()
         self._rejected: Counter[str] = Counter()
 
     def open(self) -> None:
         self.close()
         config = self._config
-        self._state = state = open_state(config)
-        self._log = log = open_log(config)
-        claim_generation(state.store, state.generation)
-        starts = input_starts(log, config)
+        self._state = state = self._opened.enter_context(closing(open_state(config)))
+        self._log = log = self._opened.enter_context(open_log(config))
+        self._opened.callback(lambda: state.board.drop(self.name, self._member))
+        self._opened.callback(lambda: state.store.release_lease(CLOSER_LEASE, self._member))
         self._side = {config.topics.blocks: "s", config.topics.labels: "l"}
+        self._claim()
+        starts = input_starts(log, config)
         self._keys = {
             partition: input_key(log, side, partition)
             for topic, side in self._side.items()
@@ -91,7 +93,7 @@ class Monitor(Role):
             idle_inputs=self._idle_inputs,
             may_expire=self._may_expire,
         )
-        self._consumer = log.consumer(GROUP, list(self._side), member=self._member)
+        self._consumer = self._opened.enter_context(log.consumer(GROUP, list(self._side), member=self._member))
 
     def step(self) -> bool:
         try:
@@ -104,8 +106,6 @@ class Monitor(Role):
             raise
 
     def _step(self) -> bool:
-        assert self._log is not None
-        assert self._state is not None
         polled = self._consumer.poll(_MAX_RECORDS, _POLL_MS)
         fresh = self._take_over()
         if polled.records:
@@ -119,22 +119,12 @@ class Monitor(Role):
         return True
 
     def close(self) -> None:
-        if self._state is not None and self._log is not None:
-            self._consumer.close()
-            self._state.store.release_lease(CLOSER_LEASE, self._member)
-            self._state.board.drop(self.name, self._member)
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-        if self._state is not None:
-            self._state.close()
-            self._state = None
+        self._opened.close()
 
     # --- reading
 
     def _take_over(self) -> set[TopicPartition]:
         """Newly assigned partitions: read from where the shards are; what was polled of them before is discarded."""
-        assert self._state is not None
         assigned = self._consumer.assignment()
         for partition in list(self._marks):
             if partition not in assigned:
@@ -142,18 +132,20 @@ class Monitor(Role):
                 self._idle_since.pop(partition, None)
         new = set(assigned - set(self._marks))
         if new:
-            claim_generation(self._state.store, self._state.generation)  # it is lost with a state that was wiped
+            self._claim()  # it is lost with a state that was wiped
         for partition in sorted(new):
             self._rewind(partition, self._intake.restart(self._keys[partition]))
         return new
+
+    def _claim(self) -> None:
+        claim_generation(self._state.store, self._state.generation)
+        claim_topics(self._state.store, {topic: self._log.topic_id(topic) for topic in self._side})
 
     def _rewind(self, partition: TopicPartition, mark: Mark) -> None:
         self._marks[partition] = mark
         self._consumer.seek(partition, mark.next)
 
     def _apply(self, polled: PolledBatch, fresh: set[TopicPartition]) -> None:
-        assert self._state is not None
-        assert self._log is not None
         by_partition: dict[TopicPartition, list[Record]] = defaultdict(list)
         for record in polled.records:
             if record.source not in fresh:
@@ -198,7 +190,6 @@ class Monitor(Role):
 
     def _refuse(self, records: list[Record], rejects: list[Reject]) -> None:
         """Dead letters first: where they cannot be written, the position is not passed."""
-        assert self._log is not None
         if rejects:
             self._log.produce(dead_letters(self._config.topics.dead_letters, records, rejects))
             for reject in rejects:
@@ -246,7 +237,6 @@ class Monitor(Role):
 
     def _has_lease(self) -> bool:
         """Renewed well before it ends; it only saves work, so nothing hangs on the exact moment."""
-        assert self._state is not None
         now = self._clock_ms()
         if now >= self._lease_until - _LEASE_MS // 2 and now >= self._lease_asked + _LEASE_RETRY_MS:
             self._lease_asked = now
@@ -273,7 +263,6 @@ class Monitor(Role):
     def _report(self) -> None:
         """Says where this process is, and hears where the other monitors are: those that are alive, because an old
         report must not leave out what nobody reads now."""
-        assert self._state is not None
         now = self._clock_ms()
         if now - self._reported_at < _EVERY_MS:
             return

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 
 from stream_calib import metrics
 from stream_calib.config import Config
 from stream_calib.refit.worker import Refitter
 from stream_calib.snapshot.store import REFIT_LEASE
-from workers.deployment import State, member_name, open_state
+from workers.deployment import member_name, open_state
 from workers.role import Role, wall_clock_ms
 from workers.status_board import MemberStatus
 
@@ -29,17 +30,19 @@ class Refit(Role):
         self._config = config
         self._clock_ms = clock_ms
         self._member = member_name()
-        self._state: State | None = None
+        self._opened = ExitStack()
         self._answered = self._reported_at = self._renewed_at = 0
         self._token: str | None = None
 
     def open(self) -> None:
         self.close()
-        self._state = state = open_state(self._config)
+        self._state = state = self._opened.enter_context(closing(open_state(self._config)))
+        self._opened.callback(lambda: state.board.drop(self.name, self._member))
+        self._opened.callback(lambda: state.store.release_lease(REFIT_LEASE, self._member))
+        self._token = None
         self._refitter = Refitter(state.store, state.snapshots, state.model_key, self._config)
 
     def step(self) -> bool:
-        assert self._state is not None
         now = self._clock_ms()
         if self._token is None or now - self._renewed_at >= _RENEW_AFTER_MS:
             self._token, self._renewed_at = self._state.store.acquire_lease(REFIT_LEASE, self._member, _LEASE_MS), now
@@ -57,8 +60,4 @@ class Refit(Role):
         return report is not None
 
     def close(self) -> None:
-        if self._state is not None:
-            self._state.store.release_lease(REFIT_LEASE, self._member)
-            self._state.board.drop(self.name, self._member)
-            self._state.close()
-            self._state, self._token = None, None
+        self._opened.close()

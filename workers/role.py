@@ -8,7 +8,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 
-from stream_calib.errors import StateUnavailableError, TransportError
+from stream_calib.errors import PositionLostError, StateUnavailableError, TopicRecreatedError, TransportError
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,7 +29,8 @@ class Role(ABC):
     def step(self) -> bool:
         """A bounded piece of work; False when there was nothing to do. Blocks for at most a fraction of a second.
 
-        StateUnavailableError and TransportError: the step is tried again after a pause. Anything else ends the process.
+        StateUnavailableError and TransportError: the step is tried again after a pause. Anything else ends the process,
+        and so do TopicRecreatedError and PositionLostError, which no waiting mends.
         """
 
     @abstractmethod
@@ -75,6 +76,8 @@ class RoleLoop(threading.Thread):
                 if not self.role.step():
                     self._stop_asked.wait(self._idle_wait_s)
                 pause = _FIRST_PAUSE_S
+            except (TopicRecreatedError, PositionLostError):
+                raise  # going on would count other records, or miss some; somebody has to decide
             except (StateUnavailableError, TransportError) as error:
                 _LOG.warning("%s pauses for %.2g s: %s", self.role.name, pause, error)
                 self._stop_asked.wait(pause)

@@ -21,11 +21,21 @@ class PaneSettings:
     label_lateness_ms: int
     max_clock_skew_ms: int | None
     keep_panes: int
+    negative_at_horizon: bool = False
+    """A prediction that no label ever named counts as negative when its pane matures."""
 
     @classmethod
     def of(cls, config: Config) -> PaneSettings:
         w = config.windows
-        return cls(w.pane_ms, w.horizon_ms, w.score_lateness_ms, w.label_lateness_ms, w.max_clock_skew_ms, w.keep_panes)
+        return cls(
+            w.pane_ms,
+            w.horizon_ms,
+            w.score_lateness_ms,
+            w.label_lateness_ms,
+            w.max_clock_skew_ms,
+            w.keep_panes,
+            w.missing_label == "negative_at_horizon",
+        )
 
     @property
     def horizon_panes(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stream_calib.errors import GenerationMismatchError, StateError
+from stream_calib.errors import GenerationMismatchError, StateError, TopicRecreatedError
 from stream_calib.windows.pane_record import PaneNames, decode_record
 from stream_calib.windows.shard_store import Inputs, Mark, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
@@ -13,18 +13,37 @@ from stream_calib.windows.state_store import Commit, StateStore
 
 def claim_generation(state: StateStore, generation: str) -> None:
     """Binds the model key's state to the semantic configuration. Raises GenerationMismatchError under another one."""
+    found = _claim(state, "generation", generation)
+    if found != generation:
+        raise GenerationMismatchError(
+            f"the stored state was made under the semantic configuration {found}, this one is {generation}:"
+            " horizon, pane, latenesses, shards, attributes, unit or missing_label differ; put the old values back,"
+            " or give the model another version to start afresh"
+        )
+
+
+def claim_topics(state: StateStore, topic_ids: Mapping[str, str]) -> None:
+    """Binds the state to the identities of the topics that it counts (topic -> id).
+
+    Raises TopicRecreatedError where a topic of that name has another identity: the stored positions are not its own.
+    """
+    wanted = " ".join(f"{topic}={topic_ids[topic]}" for topic in sorted(topic_ids))
+    found = _claim(state, "topics", wanted)
+    if found != wanted:
+        raise TopicRecreatedError(
+            f"the stored positions belong to the topics {found}, the log has {wanted}: a topic was deleted and created"
+            " again, or renamed; bring the old one back, or give the model another version to start afresh"
+        )
+
+
+def _claim(state: StateStore, name: str, value: str) -> str:
+    """Sets the field where it is absent; the value that it has then."""
     for _ in range(2):
-        found = state.read(("generation",))["generation"]
-        if found == generation:
-            return
+        found = state.read((name,))[name]
         if found is not None:
-            raise GenerationMismatchError(
-                f"the stored state was made under the semantic configuration {found}, this one is {generation}:"
-                " horizon, pane, latenesses, shards, attributes, unit or missing_label differ; put the old values back,"
-                " or give the model another version to start afresh"
-            )
-        state.commit(Commit(expect={"generation": None}, fields={"generation": generation}))
-    raise StateError("the field `generation` can be neither read nor written; is the store being wiped?")
+            return found
+        state.commit(Commit(expect={name: None}, fields={name: value}))
+    raise StateError(f"the field `{name}` can be neither read nor written; is the store being wiped?")
 
 
 def register_inputs(shards: ShardStore, state: StateStore, starts: Mapping[str, int]) -> None:

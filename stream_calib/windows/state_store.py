@@ -9,6 +9,7 @@ Fields in use (all text; a missing field reads as None)
 | field | meaning |
 |---|---|
 | generation | hash of the semantic configuration that the state was made under |
+| topics | identities of the topics that the positions belong to |
 | first_pane, closed, matured, decided | the generation's first pane, and the three cursors (last pane done) |
 | matured_chain | hash chain over the packed matured cells up to `matured` |
 | tip, log_length | hash chain and length of the list `decisions` |

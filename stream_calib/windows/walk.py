@@ -108,16 +108,18 @@ def read_matured(shards: ShardStore, pane: int, inputs: Inputs, excluded: Mappin
         labels = shards.read_labels(shard, pane, guard, rows.fingerprint, rows.event_time_ms)
         if labels is None or labels[1] != read.cut:
             return None
-        label = _labels(labels[0])
+        label = _labels(labels[0], shards.settings.negative_at_horizon)
         parts.append(MaturedCells.count(rows.unit_bucket, rows.signature, locate(rows.score)[0], label))
         counts["winners"] += len(rows)
         _add_served(served, rows, label)
     return MaturedPane(MaturedCells.merge(parts), dict(counts), served, entries, cuts)
 
 
-def _labels(code: NDArray[np.uint8]) -> NDArray[np.int8]:
-    """(n,) 0 or 1, -1 where there is no label or it was withdrawn."""
+def _labels(code: NDArray[np.uint8], negative_at_horizon: bool) -> NDArray[np.int8]:
+    """(n,) 0 or 1, -1 where the label was withdrawn, or where there is none and that is not read as negative."""
     label = np.full(len(code), -1, dtype=np.int8)
+    if negative_at_horizon:
+        label[code == 0] = 0
     label[code == NEGATIVE_CODE] = 0
     label[code == POSITIVE_CODE] = 1
     return label

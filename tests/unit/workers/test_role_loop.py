@@ -6,7 +6,13 @@ import threading
 
 import pytest
 
-from stream_calib.errors import StateError, StateUnavailableError, TransportError
+from stream_calib.errors import (
+    PositionLostError,
+    StateError,
+    StateUnavailableError,
+    TopicRecreatedError,
+    TransportError,
+)
 from workers.role import Role, RoleLoop
 
 
@@ -53,9 +59,10 @@ def test_a_server_that_is_away_is_tried_again(error: Exception) -> None:
     assert role.closed == 1
 
 
-def test_any_other_error_ends_the_role_and_is_kept_for_the_process() -> None:
-    role, loop = run([True, StateError("damaged"), True])
-    assert isinstance(loop.error, StateError)
+@pytest.mark.parametrize("error", [StateError("damaged"), TopicRecreatedError("another"), PositionLostError("gone")])
+def test_an_error_that_waiting_does_not_mend_ends_the_role_and_is_kept_for_the_process(error: Exception) -> None:
+    role, loop = run([True, error, True])
+    assert loop.error is error
     assert role.steps == [True]
     assert role.closed == 1
     assert role.stop.is_set()
