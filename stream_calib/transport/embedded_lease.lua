@@ -12,7 +12,9 @@
 -- ARGV[4]       session timeout in ms
 -- ARGV[5]       life of the writer key in ms
 -- ARGV[6]       '1' when the instance joins (its first heartbeat)
--- ARGV[7..]     for each topic: the id that the member knows, '' before it knows one
+-- ARGV[7]       the last beat that the member was told: where the server knows less, it has lost writes, and counts no
+--               further before the member has heard of it (else a repeat of this call would hide the loss)
+-- ARGV[8..]     for each topic: the id that the member knows, '' before it knows one
 --
 -- Reply: {'missing', topic index}, {'recreated', topic index, id now}, {'replaced', topic index}, or
 -- {'ok', beat before, beat now, then for each topic {id, first_partitions, partition, token, committed or '', end, ...}}.
@@ -37,7 +39,7 @@ for t = 1, topic_count do
   if not topic.id then
     return {'missing', t}
   end
-  local known = ARGV[6 + t]
+  local known = ARGV[7 + t]
   if (known ~= '' and known ~= topic.id) or (group.id and group.id ~= topic.id) then
     return {'recreated', t, topic.id}
   end
@@ -51,7 +53,10 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local beat_before = tonumber(redis.call('HGET', KEYS[1], 'beat') or '0')
-local beat = redis.call('HINCRBY', KEYS[1], 'beat', 1)
+local beat = beat_before
+if beat_before >= tonumber(ARGV[7]) then
+  beat = redis.call('HINCRBY', KEYS[1], 'beat', 1)
+end
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 local reply = {'ok', beat_before, beat}
 

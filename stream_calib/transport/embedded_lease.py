@@ -75,6 +75,7 @@ class Membership:
             self._session_timeout_ms,
             WRITER_LIFE_MS,
             0 if self._joined else 1,
+            self.beat,
             *(self._ids[topic] for topic in self._topics),
         )
 

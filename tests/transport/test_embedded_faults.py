@@ -15,6 +15,7 @@ from stream_calib.redis_connection import LuaScript, connect
 from stream_calib.transport import embedded_append
 from stream_calib.transport.embedded import EmbeddedLog
 from stream_calib.transport.embedded_layout import group_key, stream_key, topic_key
+from stream_calib.transport.embedded_lease import Membership
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.port import Consumer, Outgoing, PolledBatch, TopicPartition
 from tests.contract.transports import drain, read_all
@@ -169,6 +170,29 @@ def test_a_commit_that_was_lost_alone_is_noticed(log: EmbeddedLog, redis_url: st
         with pytest.raises(TransportError, match="lost the last writes"):
             consumer.poll(1_000, 0)
         assert consumer.poll(1_000, 0).ranges[P0].start == 40
+
+
+def test_a_loss_is_noticed_when_the_first_answer_after_it_is_lost(
+    log: EmbeddedLog, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client sends the heartbeat again by itself; the second one must not hide what the first has found."""
+    real = Membership.send_heartbeat
+
+    def twice(membership: Membership, pipeline: Any) -> None:
+        with connect(redis_url) as other, other.pipeline(transaction=False) as lost:
+            real(membership, lost)
+            lost.execute()
+        real(membership, pipeline)
+
+    with connect(redis_url) as client, log.consumer("g", ["in"], member="a") as consumer:
+        for _ in range(3):
+            consumer.poll(10, 0)
+        (writer,) = (key for key in client.keys("log:writer:*") if client.hexists(key, "beat"))
+        client.hincrby(writer, "beat", -1)
+        monkeypatch.setattr(Membership, "send_heartbeat", twice)
+        with pytest.raises(TransportError, match="lost the last writes"):
+            consumer.poll(10, 0)
+        assert consumer.poll(10, 0).ranges[P0].start == 0
 
 
 def test_a_restarted_server_is_not_noticed(own_redis: EmbeddedServer) -> None:
