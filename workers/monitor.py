@@ -32,7 +32,9 @@ _LOG = logging.getLogger(__name__)
 GROUP = "monitor"
 CLOSER_LEASE = "closer"
 _POLL_MS = 20
-_MAX_RECORDS = 5_000
+_ROWS_A_POLL = 100_000
+"""So that a poll is worked off well within the session timeout."""
+_MAX_RECORDS, _FEWEST_RECORDS = 5_000, 100
 _LEASE_MS = 5_000
 _LEASE_RETRY_MS = 500
 _EVERY_MS = 1_000
@@ -76,6 +78,7 @@ class Monitor(Role):
         self._reports: dict[str, InputReport] = {}
         self._known_signatures: set[int] = set()
         self._uncommitted: set[TopicPartition] = set()
+        self._records_a_poll = _FEWEST_RECORDS
         self._committed_at = self._lease_until = self._lease_asked = self._reported_at = 0
         self._open_since: tuple[str, int] = ("", 0)
         self._closer = Closer(
@@ -106,13 +109,15 @@ class Monitor(Role):
             raise
 
     def _step(self) -> bool:
-        polled = self._consumer.poll(_MAX_RECORDS, _POLL_MS)
+        polled = self._consumer.poll(self._records_a_poll, _POLL_MS)
         fresh = self._take_over()
         if polled.records:
             self._apply(polled, fresh)
         self._note_ends(polled)
         self._commit_positions()
-        self._report()
+        if self._clock_ms() - self._reported_at >= _EVERY_MS:
+            self._rewind_behind()
+            self._report()
         if self._has_lease():
             self._closer.advance()
         # The poll has waited already.
@@ -170,23 +175,36 @@ class Monitor(Role):
             batches.append(
                 judge_records(key, read, mark.clock_ms, self._state.shards.count, self._state.shards.settings)
             )
+        rows = sum(len(batch.row_position) for batch in batches)
+        if rows:
+            # A record of `blocks` holds one row or a thousand; the last poll says which.
+            fitting = _ROWS_A_POLL * len(polled.records) // rows
+            self._records_a_poll = min(max(fitting, _FEWEST_RECORDS), _MAX_RECORDS)
         # Before the rows that name them, so that no cell ever has a signature that nobody can read.
         new = {h: values for h, values in signatures.items() if h not in self._known_signatures}
         self._state.store.put_signatures(new)
         self._known_signatures.update(new)
         rewinds = self._intake.apply(batches)
-        if rewinds:
-            self._known_signatures.clear()  # a store that lost rows may have lost what was put before them
         for batch in batches:
             partition = owners[batch.input_key]
             if batch.input_key in rewinds:
-                metrics.REWINDS.inc()
-                _LOG.warning("%s is read again from %s", partition, rewinds[batch.input_key].next)
-                self._rewind(partition, rewinds[batch.input_key])
+                self._read_again(partition, rewinds[batch.input_key])
             else:
                 self._marks[partition] = batch.mark
                 self._uncommitted.add(partition)
                 metrics.ROWS_JOINED.labels(batch.side).inc(len(batch.row_position))
+
+    def _rewind_behind(self) -> None:
+        """Shards that lost writes are brought up to date without traffic too, or their panes would never close."""
+        partitions = {self._keys[p]: p for p in self._marks}
+        for key, mark in self._intake.behind({key: self._marks[p].next for key, p in partitions.items()}).items():
+            self._read_again(partitions[key], mark)
+
+    def _read_again(self, partition: TopicPartition, mark: Mark) -> None:
+        metrics.REWINDS.inc()
+        _LOG.warning("%s is read again from %s: a shard has lost writes", partition, mark.next)
+        self._known_signatures.clear()  # a store that lost rows may have lost what was put before them
+        self._rewind(partition, mark)
 
     def _refuse(self, records: list[Record], rejects: list[Reject]) -> None:
         """Dead letters first: where they cannot be written, the position is not passed."""
@@ -263,10 +281,7 @@ class Monitor(Role):
     def _report(self) -> None:
         """Says where this process is, and hears where the other monitors are: those that are alive, because an old
         report must not leave out what nobody reads now."""
-        now = self._clock_ms()
-        if now - self._reported_at < _EVERY_MS:
-            return
-        self._reported_at = now
+        now = self._reported_at = self._clock_ms()
         facts = {
             "inputs": self._own_reports(),
             "rejected": dict(self._rejected),

@@ -9,7 +9,7 @@ skipped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,15 @@ class Intake:
     def restart(self, input_key: str) -> Mark:
         """Where to read the input from: the least position over the shards, with the clock of the same shard."""
         return min((marks[input_key] for marks in self._marks()), key=lambda mark: mark.next)
+
+    def behind(self, positions: Mapping[str, int]) -> dict[str, Mark]:
+        """Of inputs that are read from these positions on, those that a shard still needs from earlier on -> where to.
+
+        A shard that was rolled back or wiped shows when it is written to; without traffic, only by asking.
+        """
+        shards = self._marks()
+        least = {i: min((marks[i] for marks in shards), key=lambda mark: mark.next) for i in positions}
+        return {i: mark for i, mark in least.items() if mark.next < positions[i]}
 
     def _marks(self) -> list[dict[str, Mark]]:
         """Each shard's marks, complete."""
