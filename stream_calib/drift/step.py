@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stream_calib.drift.coverage import CoverageState, CoverageVerdict, judge
 from stream_calib.drift.policy import Asked, TriggerConfig, TriggerFacts, TriggerState, trigger
-from stream_calib.drift.psi import PsiLook, PsiReference, look
+from stream_calib.drift.psi import KNOWN, PsiLook, PsiReference, look
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,10 @@ def _psi(
 
 
 def _worst(result: PsiLook, is_open: NDArray[np.bool_]) -> list[int]:
-    order = np.argsort(-np.where(is_open, result.excess, -np.inf), kind="stable")
-    return [int(i) for i in order[: min(5, int(is_open.sum()))]]
+    """Up to five open groups of the largest excess. A group may be open and have no figures now: it is not shown."""
+    shown = is_open & (result.status == KNOWN)
+    order = np.argsort(-np.where(shown, result.excess, -np.inf), kind="stable")
+    return [int(i) for i in order[: min(5, int(shown.sum()))]]
 
 
 def _figures(result: PsiLook, index: int) -> dict[str, Any]:

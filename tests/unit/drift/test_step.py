@@ -71,6 +71,16 @@ def test_a_further_group_is_an_update() -> None:
     ]
 
 
+def test_an_open_group_without_figures_stays_open_and_does_not_enter_the_evidence() -> None:
+    results = play([[[500, 500], [390, 10]], [[900, 100], [0, 0]]])
+    assert changes(results) == [(1, "psi", "open"), (2, "psi", "update")]
+    assert results[1].state.psi_open == ("all", "a=x")
+    evidence = results[1].alerts[0].evidence
+    assert evidence["open_groups"] == 2
+    assert list(evidence["groups"]) == ["all"]
+    json.dumps(evidence, allow_nan=False)
+
+
 def test_a_psi_alarm_asks_when_the_panes_it_saw_are_mature() -> None:
     asked = [r.request for r in play([SAME] * 6 + [MOVED] * 6)]
     # Alarm with pane 7 about closed pane 10; cooldown (6 panes after pane 0) and labels are long satisfied.
