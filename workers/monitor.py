@@ -110,9 +110,8 @@ class Monitor(Role):
 
     def _step(self) -> bool:
         polled = self._consumer.poll(self._records_a_poll, _POLL_MS)
-        fresh = self._take_over()
-        if polled.records:
-            self._apply(polled, fresh)
+        if not self._take_over() and polled.records:
+            self._apply(polled)
         self._note_ends(polled)
         self._commit_positions()
         if self._clock_ms() - self._reported_at >= _EVERY_MS:
@@ -128,8 +127,8 @@ class Monitor(Role):
 
     # --- reading
 
-    def _take_over(self) -> set[TopicPartition]:
-        """Newly assigned partitions: read from where the shards are; what was polled of them before is discarded."""
+    def _take_over(self) -> bool:
+        """Newly assigned partitions are read from where the shards are. True: what was polled before is discarded."""
         assigned = self._consumer.assignment()
         for partition in list(self._marks):
             if partition not in assigned:
@@ -138,9 +137,13 @@ class Monitor(Role):
         new = set(assigned - set(self._marks))
         if new:
             self._claim()  # it is lost with a state that was wiped
+            self._state.shards.attach()
+            # What was polled before this belongs to no run of the server that is known.
+            for partition, mark in self._marks.items():
+                self._consumer.seek(partition, mark.next)
         for partition in sorted(new):
             self._rewind(partition, self._intake.restart(self._keys[partition]))
-        return new
+        return bool(new)
 
     def _claim(self) -> None:
         claim_generation(self._state.store, self._state.generation)
@@ -150,11 +153,10 @@ class Monitor(Role):
         self._marks[partition] = mark
         self._consumer.seek(partition, mark.next)
 
-    def _apply(self, polled: PolledBatch, fresh: set[TopicPartition]) -> None:
+    def _apply(self, polled: PolledBatch) -> None:
         by_partition: dict[TopicPartition, list[Record]] = defaultdict(list)
         for record in polled.records:
-            if record.source not in fresh:
-                by_partition[record.source].append(record)
+            by_partition[record.source].append(record)
         batches: list[InputBatch] = []
         owners: dict[str, TopicPartition] = {}
         signatures: dict[int, tuple[str, ...]] = {}

@@ -68,6 +68,9 @@ class MemoryShards(ShardStore):
     def progress(self) -> list[Progress]:
         return [Progress(dict(s.marks), None if s.removed < 0 else s.removed, s.last) for s in self._shards]
 
+    def attach(self) -> None:
+        """Memory is not restarted."""
+
     def apply(self, calls: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:
         return [self._apply(self._shards[call.shard], call) for call in calls]
 

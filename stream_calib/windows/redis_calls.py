@@ -46,8 +46,8 @@ def guard_bytes(guard: ReadGuard, pane: int, settings: PaneSettings) -> bytes:
     )
 
 
-def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneSettings) -> ScriptCall:
-    """Keys and arguments of lua/apply.lua."""
+def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneSettings, run: str | None) -> ScriptCall:
+    """Keys and arguments of lua/apply.lua. `run`: id of the server's run that the call is for, None for any."""
     names = [keys.marks, keys.counters, *(keys.entries(i) for i in call.advances)]
     counts: Counter[tuple[str, int]] = Counter()
     for drop in call.drops:
@@ -77,6 +77,7 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
 
     n_scores = len(call.scores)
     head = {
+        "run": run or False,
         "ranges": [
             {
                 "input": input_key,

@@ -87,6 +87,7 @@ class RedisShards(ShardStore):
         super().__init__(count, settings)
         self._client = client
         self._keys = [ShardKeys(model_key, shard) for shard in range(count)]
+        self._run: str | None = None
 
     def register(self, marks: Mapping[str, Mark]) -> None:
         call = redis_calls.register_argument(marks, None)
@@ -103,14 +104,26 @@ class RedisShards(ShardStore):
             found: list[dict[bytes, bytes]] = pipeline.execute()
         return [Progress(_marks(meta), _number(meta.get(b"cleaned")), _number(meta.get(b"last"))) for meta in found]
 
+    def attach(self) -> None:
+        with answering(StateUnavailableError, "attaching to the shards"):
+            info: dict[str, Any] = self._client.info("server")
+        self._run = str(info["run_id"])
+
     def apply(self, calls: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:
         answers: list[ShardNotAt | None] = []
         for first in range(0, len(calls), _CALLS_A_ROUND_TRIP):
             some = calls[first : first + _CALLS_A_ROUND_TRIP]
-            sent = [redis_calls.apply_call(self._keys[call.shard], call, inputs, self.settings) for call in some]
+            sent = [
+                redis_calls.apply_call(self._keys[call.shard], call, inputs, self.settings, self._run) for call in some
+            ]
             for reply in _APPLY.many(self._client, sent):
                 if reply == b"ok":
                     answers.append(None)
+                elif reply == b"restarted":
+                    raise StateUnavailableError(
+                        "the state's server was restarted: what was read before may be lost; read from the shards'"
+                        " positions again"
+                    )
                 else:
                     answers.append(ShardNotAt({i.decode(): Mark(int(n or 0), _number(c)) for i, n, c in reply}))
         return answers

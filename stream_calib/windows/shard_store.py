@@ -201,6 +201,14 @@ class ShardStore(ABC):
         """Of each shard, in one round trip."""
 
     @abstractmethod
+    def attach(self) -> None:
+        """To be called before the first record is read, and again after `apply` has raised StateUnavailableError.
+
+        `apply` is refused with that error once the server has been restarted: the log may be kept there too, and then
+        what was read before may have been lost with it, and be other records now.
+        """
+
+    @abstractmethod
     def apply(self, calls: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:
         """Applies each call to its shard as one step, in few round trips; None where it was applied."""
 

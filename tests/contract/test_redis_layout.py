@@ -305,6 +305,22 @@ def test_a_call_that_is_sent_twice_is_applied_once(redis_backend: RedisBackend) 
 # --- full memory
 
 
+def test_what_was_read_under_an_earlier_run_of_the_server_is_refused(own_redis: EmbeddedServer) -> None:
+    """Where the log is kept on the same server, the records may be lost with it, and be others when read again."""
+    with connect(own_redis.url) as client:
+        join = Join(RedisShards(client, MODEL, 1, SETTINGS))
+        join.store.attach()
+        join.write(S, block(("a", 1)))
+        own_redis.restart()
+        before = join.store.progress()
+        with pytest.raises(StateUnavailableError, match="restarted"):
+            join.write(S, block(("b", 2)))
+        assert join.store.progress() == before
+        join.store.attach()
+        assert join.deliver(S, 1, 2) == {}
+        assert join.store.progress()[0].marks[S].next == 2
+
+
 def test_a_server_that_is_full_leaves_nothing_half_written(own_redis: EmbeddedServer) -> None:
     """Field case 41, with noeviction: the positions stop, and go on once there is room."""
     with connect(own_redis.url) as client:

@@ -34,10 +34,10 @@ class TwiceMonitor(Monitor):
         super().close()
         _LOG.info("given %d records", self._given)
 
-    def _apply(self, polled: PolledBatch, fresh: set[TopicPartition]) -> None:
+    def _apply(self, polled: PolledBatch) -> None:
         self._given += len(polled.records)
         starts = {p: self._marks[p] for p, span in polled.ranges.items() if span.start == self._marks[p].next}
-        super()._apply(polled, fresh)
+        super()._apply(polled)
         for partition, start in starts.items():
             reached = self._marks[partition]
             if reached.next != polled.ranges[partition].end:

@@ -68,6 +68,9 @@ class InterruptedShards(ShardStore):
     def progress(self) -> list[Progress]:
         return self._do(self._world.store.progress)
 
+    def attach(self) -> None:
+        self._do(self._world.store.attach)
+
     def apply(self, calls: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:
         answers = []
         for call in calls:

@@ -10,11 +10,15 @@
 --       3 label operations of 19 bytes: u2 index of the join hash, u2 index of the e list, u6 time, u1 code, 8 bytes
 --         fingerprint (big-endian; its last 7 bytes are the field)
 --       4.. chunks of rows
--- Answer: "ok", or for each range its input, next position and clock when nothing was applied.
+-- Answer: "ok"; "restarted" when this is not the run of the server that the call is for; or for each range its input, next position and clock when nothing was applied.
 
 local meta, counters = KEYS[1], KEYS[2]
 local call = cmsgpack.unpack(ARGV[1])
 local horizon, pane_ms = call.horizon_ms, call.pane_ms
+
+if call.run and not string.find(redis.call('INFO', 'server'), 'run_id:' .. call.run, 1, true) then
+    return 'restarted'
+end
 
 local fits = true
 local at = {}
