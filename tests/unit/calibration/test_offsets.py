@@ -38,17 +38,30 @@ def test_is_the_optimum_of_the_penalised_loss() -> None:
     np.testing.assert_allclose(fitted, best, atol=1e-5)
 
 
-def test_the_default_tolerance_leaves_offsets_within_one_in_ten_thousand() -> None:
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
+def test_the_tolerance_is_the_distance_to_the_optimum(tolerance: float) -> None:
     data = world(2)
-    rough, fine = fit_offsets(*data), fit_offsets(*data, tolerance=1e-11)
-    assert max(float(np.abs(a - b).max()) for a, b in zip(rough, fine, strict=True)) < 1e-4
+    rough, fine = (np.concatenate(fit_offsets(*data, tolerance=t)) for t in (tolerance, 1e-11))
+    assert np.sqrt(((rough - fine) ** 2).sum()) <= tolerance
+
+
+@pytest.mark.parametrize("rows", [1e2, 1e4, 1e6, 1e9])
+def test_a_family_that_divides_another_shares_with_it_by_the_ridge_however_many_rows_there_are(rows: float) -> None:
+    """The data say nothing of how a group and its parts share a shift; the ridge alone does, and is not outvoted."""
+    parent, part = np.repeat([0, 1], 3), np.arange(6)
+    shift = np.array([0.4, 0.1, 0.3, -0.5, -0.2, 0.2])
+    base, n = np.full(6, -1.0), np.full(6, rows)
+    whole, parts, again = fit_offsets(base, n, n * expit(base + shift), [parent, part, parent], [2, 6, 2])
+    np.testing.assert_allclose(whole, again, atol=1e-6)
+    np.testing.assert_allclose(np.bincount(parent, parts), whole, atol=1e-5)
+    np.testing.assert_allclose(whole[parent] + parts + again[parent], shift, atol=100 / rows + 1e-6)
 
 
 @given(st.integers(0, 10_000), st.floats(0.5, 100))
 @settings(max_examples=25)
 def test_every_groups_residual_is_what_the_ridge_holds_back(seed: int, ridge: float) -> None:
     base, n, k, families, sizes = world(seed, 60)
-    offsets = fit_offsets(base, n, k, families, sizes, ridge=ridge, tolerance=1e-10, max_rounds=20_000)
+    offsets = fit_offsets(base, n, k, families, sizes, ridge=ridge, tolerance=1e-10)
     p = expit(base + np.sum([o[f] for o, f in zip(offsets, families, strict=True)], axis=0))
     for offset, family, size in zip(offsets, families, sizes, strict=True):
         residual = np.bincount(family, k - n * p, size)
@@ -71,9 +84,12 @@ def test_cells_in_no_group_keep_offset_0() -> None:
     np.testing.assert_allclose(second, alone, atol=1e-6)
 
 
-def test_large_errors_are_reached_by_steps_of_at_most_1() -> None:
-    (offset,) = fit_offsets(np.array([-9.0]), np.array([1e6]), np.array([5e5]), [np.array([0])], [1], ridge=1e-3)
-    assert offset[0] == pytest.approx(9.0, abs=1e-4)
+def test_a_shift_from_one_end_of_the_scale_to_the_other_is_found() -> None:
+    """A whole Newton step from there would be 10^5 too far."""
+    base, n = np.array([-13.0, 13.0]), np.array([1e9, 10.0])
+    first, second = fit_offsets(base, n, np.array([9e8, 0.0]), [np.array([0, 1])] * 2, [2, 2], ridge=1e-3)
+    assert first[0] + second[0] == pytest.approx(13 + np.log(9), abs=1e-4)
+    assert first[1] == second[1] == pytest.approx((n[1] * expit(base[1] + 2 * first[1])) / -1e-3, rel=1e-6)
 
 
 def test_the_order_of_cells_changes_nothing_but_the_last_digits_and_a_repeat_nothing() -> None:
