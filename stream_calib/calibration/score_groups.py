@@ -37,7 +37,8 @@ def equal_frequency_groups(
     middle = np.cumsum(tie_weight)
     total = middle[-1]
     middle -= tie_weight / 2
-    group = np.floor(middle * (n_groups / total))
+    # The last middle may round up to the total, where a light tie follows heavy ones.
+    group = np.minimum(np.floor(middle * (n_groups / total)), n_groups - 1)
     first_ties = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
     group_starts = starts[first_ties]
     group_labelled = np.add.reduceat(labelled, group_starts)

@@ -111,9 +111,10 @@ def read_scores(
     """Scores in [0, 1] (n,) float64 and never -0.0, which of them (n,) bool were set to a bound, and what is refused.
 
     ``logit`` scores go through 1 / (1 + exp(-x)), ``percent`` ones through x / 100, each by itself, whatever else is in
-    the batch. Only JSON numbers are scores.
+    the batch. Only JSON numbers are scores, and only within the range of float64.
     """
     numbers, bad = number_column(values)
+    beyond = np.isinf(numbers)  # an integer beyond float64, which no logit may be
     if scale == "logit":
         numbers = expit(numbers)
     elif scale == "percent":
@@ -121,7 +122,7 @@ def read_scores(
     inside = np.clip(numbers, 0.0, 1.0) + 0.0  # -0.0 + 0.0 is 0.0
     distance = np.abs(numbers - inside)
     failures: Failures = {i: _refusal(values[i], path) for i in bad}
-    for i in np.flatnonzero(distance > SCORE_TOLERANCE).tolist():
+    for i in np.flatnonzero((distance > SCORE_TOLERANCE) | beyond).tolist():
         failures[i] = (
             RejectReason.SCORE_OUT_OF_RANGE,
             f"{path} is {shown(values[i])}, outside the range of scores.scale = {scale}",

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,13 @@ def test_scores_beyond_the_grid_are_one_group() -> None:
     groups = equal_frequency_groups(score, np.ones(4), np.ones(4), 4)
     assert groups.log_odds.tolist() == [-10.0, 0.0]
     assert groups.labelled.tolist() == [3.0, 1.0]
+
+
+@pytest.mark.parametrize("n_groups", [1, 3, 10])
+def test_a_last_tie_of_next_to_no_weight_makes_no_group_too_many(n_groups: int) -> None:
+    weight = np.append(np.full(10, 1e9), 1e-9)
+    groups = equal_frequency_groups(np.arange(1, 12) / 12, weight, weight / 2, n_groups)
+    assert len(groups.log_odds) == n_groups
 
 
 @given(

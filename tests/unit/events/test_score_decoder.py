@@ -192,8 +192,9 @@ def test_non_finite_numbers_never_get_in(text: str) -> None:
     assert reasons([f'{{"event_id":"e","ts":{T0},"score":{text}}}'.encode(), score()]) == [RejectReason.NOT_JSON, None]
 
 
-def test_integers_beyond_float64_are_out_of_range() -> None:
-    assert reasons([score(score=10**400), score(score=-(10**400)), score()]) == [
+@pytest.mark.parametrize("scale", ["probability", "percent", "logit"])
+def test_integers_beyond_float64_are_out_of_range(scale: str) -> None:
+    assert reasons([score(score=10**400), score(score=-(10**400)), score()], scores={"scale": scale}) == [
         RejectReason.SCORE_OUT_OF_RANGE,
         RejectReason.SCORE_OUT_OF_RANGE,
         None,

@@ -28,6 +28,11 @@ def test_bins_of_equal_mass_never_split_a_probability() -> None:
     assert curve.labelled.tolist() == [90.0, 10.0]
 
 
+def test_a_last_probability_of_next_to_no_weight_makes_no_bin_too_many() -> None:
+    curve = metrics.reliability_curve(np.arange(11) % 2, np.arange(11) / 12, np.append(np.full(10, 1e9), 1e-9), n_bins=5)
+    assert len(curve.labelled) == 5
+
+
 def test_a_perfect_calibrator_shows_what_noise_alone_gives() -> None:
     rng = np.random.default_rng(4)
     p = rng.beta(1.5, 5, 1270)
