@@ -66,10 +66,11 @@ def connect(url: str, *, socket_timeout_s: float = SOCKET_TIMEOUT_S, retries: in
             retry=Retry(ExponentialWithJitterBackoff(cap=1.0, base=0.02), retries),
             health_check_interval=0,
         )
-    except ValueError as error:
+    except ValueError:
+        # What it says may quote the part of the address that is wrong, and that may be of a password.
         raise ConfigurationError(
-            f"Redis address {mask_url(url)} cannot be read: {error}; write redis://host:port/0"
-        ) from error
+            f"Redis address {mask_url(url)} cannot be read; write redis://host:port/0, rediss://... or unix:///path"
+        ) from None
     check_server(client)
     return client
 

@@ -158,7 +158,7 @@ class LockStep:
 
     def _served(self, version: str) -> bool:
         statuses = self._state.board.all(wall_clock_ms())
-        return all(s.facts["snapshot"] == version for s in statuses if s.role == Calibrate.name)
+        return {s.facts["snapshot"] for s in statuses if s.role == Calibrate.name} == {version}
 
     def _wait_for_alerts(self) -> None:
         deadline = time.monotonic() + _STALLED_AFTER_S

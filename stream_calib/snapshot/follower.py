@@ -90,8 +90,11 @@ class SnapshotFollower:
 
     def _lost(self, held: Served, pointer: str) -> bool:
         """Whether the pointer is at a lower sequence although nobody rolled back to it."""
-        if sequence_of(pointer) >= held.sequence:
-            return False
+        try:
+            if sequence_of(pointer) >= held.sequence:
+                return False
+        except DamagedSnapshotError:
+            return False  # `_take` finds that it names no snapshot
         moves = [json.loads(raw) for raw in self._state.entries("history", 0)]
         places = [i for i, move in enumerate(moves) if move["version"] == held.version]
         if not places:

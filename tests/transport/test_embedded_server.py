@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,10 @@ def test_a_full_or_lost_server_is_the_given_error(own_redis: EmbeddedServer) -> 
 def test_a_url_that_is_none_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError, match="redis://"):
         connect("http://localhost")
+
+
+def test_a_url_that_cannot_be_read_is_shown_without_its_password() -> None:
+    address = "redis://:hunter2/0@localhost:6379"
+    with pytest.raises(ConfigurationError) as caught:
+        connect(address)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))

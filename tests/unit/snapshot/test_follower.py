@@ -126,6 +126,17 @@ def test_a_damaged_blob_is_refused_and_the_last_good_one_kept(here: Deployment) 
     assert here.follower.damaged is None
 
 
+def test_a_pointer_that_is_no_version_is_damage_too(here: Deployment) -> None:
+    first = here.publish()
+    here.served()
+    here.state._fields["current"] = "nonsense"
+    assert here.served() == first
+    assert here.follower.damaged == "nonsense"
+    here.state._fields["current"] = first
+    assert here.served() == first
+    assert here.follower.damaged is None
+
+
 def test_a_damaged_blob_without_a_good_one_is_an_error(here: Deployment) -> None:
     version = here.publish()
     here.state._blobs[f"snapshot:{version}"] = b"{}"
