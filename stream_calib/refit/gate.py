@@ -118,12 +118,13 @@ def _compare(cells: GateCells, report: GateReport, config: RefitSection) -> Gate
     losses = _losses(cells)
     rows = report.rows
     gain, loss = float(losses.gain.sum()) / rows, float(losses.served.sum()) / rows
-    error_days = _block_errors(cells.day, np.zeros(len(cells.day), np.intp), 1, losses.gain, cells.labelled)[0]
-    error_buckets = _block_errors(cells.unit_bucket, np.zeros(len(cells.day), np.intp), 1, losses.gain, cells.labelled)[
-        0
-    ]
-    # A single day, or a single bucket, says nothing of its own variance; the other one stands.
-    lower = gain - Z * float(np.nanmax([error_days, error_buckets, 0.0]))
+    everything = np.zeros(len(cells.day), np.intp)
+    (error_days,) = _block_errors(cells.day, everything, 1, losses.gain, cells.labelled)
+    (error_buckets,) = _block_errors(cells.unit_bucket, everything, 1, losses.gain, cells.labelled)
+    # A single day, or a single bucket, says nothing of its own variance; the other one stands. Where both are single,
+    # what remains is the variance that the labels have by the probabilities themselves.
+    errors = [e for e in (error_days, error_buckets) if not math.isnan(e)]
+    lower = gain - Z * (max(errors) if errors else math.sqrt(float(losses.label_variance.sum())) / rows)
     auc_served = auc_of_counts(cells.served, cells.labelled, cells.positives)
     auc_candidate = auc_of_counts(cells.candidate, cells.labelled, cells.positives)
     harmed, underpowered = _groups(cells, losses)

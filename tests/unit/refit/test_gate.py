@@ -197,6 +197,23 @@ def test_a_single_day_leaves_the_buckets_to_judge() -> None:
     assert report.passed
 
 
+def test_a_single_day_in_a_single_bucket_still_has_the_noise_of_its_labels() -> None:
+    """As where the unit is a large customer, and the first day is judged."""
+    data = Data(400)
+    data.day[:] = 0
+    data.bucket[:] = 16
+    served = data.moved(0.1)
+    report = data.judge(served, data.truth, kind="level")
+    assert (report.error_days, report.error_buckets) == (None, None)
+    assert report.gain is not None
+    assert report.gain_lower is not None
+    middle = (served + data.truth) / 2
+    spread = logit(data.truth) - logit(served)
+    assert report.gain - report.gain_lower == pytest.approx(
+        1.645 * np.sqrt(np.sum(middle * (1 - middle) * spread**2)) / 400
+    )
+
+
 def test_scores_of_exactly_0_and_1_are_clipped_on_both_sides() -> None:
     data = Data()
     data.truth[:50] = 0.5

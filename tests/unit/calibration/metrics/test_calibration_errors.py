@@ -29,7 +29,8 @@ def test_bins_of_equal_mass_never_split_a_probability() -> None:
 
 
 def test_a_last_probability_of_next_to_no_weight_makes_no_bin_too_many() -> None:
-    curve = metrics.reliability_curve(np.arange(11) % 2, np.arange(11) / 12, np.append(np.full(10, 1e9), 1e-9), n_bins=5)
+    weight = np.append(np.full(10, 1e9), 1e-9)
+    curve = metrics.reliability_curve(np.arange(11) % 2, np.arange(11) / 12, weight, n_bins=5)
     assert len(curve.labelled) == 5
 
 
