@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 
 from stream_calib import metrics
 from stream_calib.config import Config
+from stream_calib.errors import StateUnavailableError
 from stream_calib.refit.worker import Refitter
 from stream_calib.snapshot.store import REFIT_LEASE
-from workers.deployment import member_name, open_state
+from workers.deployment import State, member_name, open_state
 from workers.role import Role, wall_clock_ms
 from workers.status_board import MemberStatus
 
@@ -18,6 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 _LEASE_MS = 30_000
 _RENEW_AFTER_MS = 1_000
+_RENEW_AT_WORK_S = _LEASE_MS / 3_000
 _STATUS_EVERY_MS = 1_000
 
 
@@ -46,7 +49,10 @@ class Refit(Role):
         now = self._clock_ms()
         if self._token is None or now - self._renewed_at >= _RENEW_AFTER_MS:
             self._token, self._renewed_at = self._state.store.acquire_lease(REFIT_LEASE, self._member, _LEASE_MS), now
-        report = self._refitter.run_once(self._token) if self._token else None
+        report = None
+        if self._token and self._state.snapshots.log().open_request is not None:
+            with self._lease_kept(self._state):
+                report = self._refitter.run_once(self._token)
         if report is not None:
             self._answered += 1
             metrics.REFITS.labels(report.outcome).inc()
@@ -58,6 +64,27 @@ class Refit(Role):
             facts = {"answered": self._answered, "active": self._token is not None}
             self._state.board.put(MemberStatus(self.name, self._member, now, facts))
         return report is not None
+
+    @contextmanager
+    def _lease_kept(self, state: State) -> Iterator[None]:
+        """Renews the lease while a refit is at work: else two workers whose refits take longer than the lease would
+        take it from each other for ever, and none of them publish."""
+        done = threading.Event()
+
+        def renew() -> None:
+            while not done.wait(_RENEW_AT_WORK_S):
+                try:
+                    state.store.acquire_lease(REFIT_LEASE, self._member, _LEASE_MS)
+                except StateUnavailableError as error:
+                    _LOG.warning("the refit lease was not renewed: %s", error)
+
+        thread = threading.Thread(target=renew, name="refit lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def close(self) -> None:
         self._opened.close()

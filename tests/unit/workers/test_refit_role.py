@@ -1,0 +1,86 @@
+"""The refit role around the refitter: its lease."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stream_calib.errors import StateUnavailableError
+from stream_calib.windows.memory_state import MemoryState
+from tests.unit.refit.world import World, config
+from workers import refit
+from workers.refit import Refit
+
+_PATIENCE_S = 20.0
+
+
+class Renewals(MemoryState):
+    """Fails as it is told, and says when the lease was renewed once more after that."""
+
+    def __init__(self, failures: Iterable[StateUnavailableError]) -> None:
+        super().__init__()
+        self.failures = list(failures)
+        self.renewed = threading.Event()
+
+    def acquire_lease(self, name: str, owner: str, ttl_ms: int) -> str | None:
+        if threading.current_thread() is threading.main_thread():
+            return super().acquire_lease(name, owner, ttl_ms)
+        if self.failures:
+            raise self.failures.pop()
+        self.renewed.set()
+        return super().acquire_lease(name, owner, ttl_ms)
+
+
+def role_over(state: MemoryState, run_once: Any, *, open_request: bool) -> Refit:
+    role = Refit(config(), clock_ms=lambda: 1_000)
+    log = SimpleNamespace(open_request="a request" if open_request else None)
+    facts: Any = SimpleNamespace(
+        store=state, snapshots=SimpleNamespace(log=lambda: log), board=SimpleNamespace(put=lambda status: None)
+    )
+    role._state, role._refitter = facts, SimpleNamespace(run_once=run_once)  # type: ignore[assignment]  # stand-ins
+    return role
+
+
+@pytest.mark.parametrize("failures", [[], [StateUnavailableError("away"), StateUnavailableError("away")]])
+def test_the_lease_is_renewed_while_a_refit_is_at_work_whatever_fails_meanwhile(
+    failures: list[StateUnavailableError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refit, "_RENEW_AT_WORK_S", 0.0)
+    state = Renewals(failures)
+    tokens = []
+
+    def work(token: str) -> None:
+        assert state.renewed.wait(_PATIENCE_S)
+        tokens.append(token)
+
+    role_over(state, work, open_request=True).step()
+    assert tokens == ["1"]
+    assert not [t for t in threading.enumerate() if t.name == "refit lease"]
+
+
+def test_an_error_of_the_refit_ends_the_renewals_and_is_passed_on() -> None:
+    def fails(token: str) -> None:
+        raise StateUnavailableError("away")
+
+    with pytest.raises(StateUnavailableError):
+        role_over(MemoryState(), fails, open_request=True).step()
+    assert not [t for t in threading.enumerate() if t.name == "refit lease"]
+
+
+def test_without_a_request_nothing_is_worked_on() -> None:
+    def never(token: str) -> None:
+        raise AssertionError("there was no request")
+
+    assert role_over(MemoryState(), never, open_request=False).step() is False
+
+
+def test_a_worker_that_has_not_got_the_lease_does_not_work() -> None:
+    world = World(config())  # whose worker holds it
+    while world.store.log().open_request is None:
+        world.run(1, refit=False)
+    role = role_over(world.state, lambda token: pytest.fail("not its turn"), open_request=True)
+    assert role.step() is False
