@@ -14,6 +14,10 @@ from stream_calib.windows.state_store import Commit, StateStore
 
 _VERIFY_POLLS = 60
 """Polls between two looks at whether the store still has the blobs that are served."""
+_PAUSE_FACTOR = 9
+"""After an attempt that failed, so many times as long is for serving: a store that does not answer at all blocks for as
+long as connections are waited for."""
+_LONGEST_PAUSE_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class SnapshotFollower:
         self._state, self._poll_ms, self._max_staleness_ms, self._clock_ms = state, poll_ms, max_staleness_ms, clock_ms
         self._served: Served | None = None
         self._blobs: dict[str, bytes] = {}
-        self._polled_ms: int | None = None
+        self._next_poll_ms: int | None = None
         self._reached_ms: int | None = None
         self._since_verified = 0
         self.damaged: str | None = None
@@ -51,13 +55,14 @@ class SnapshotFollower:
         return 0 if self._reached_ms is None else self._clock_ms() - self._reached_ms
 
     def current(self) -> Served | None:
-        """What to serve; None before the first publication. Reads the store at most once a poll interval.
+        """What to serve; None before the first publication. Reads the store at most once a poll interval, and less
+        often while it is away and each attempt takes long.
 
         Raises StateUnavailableError where the store has been away for longer than `max_staleness_ms`, or was never
         reached; DamagedSnapshotError where the current snapshot cannot be loaded and there is none to go on with.
         """
         now = self._clock_ms()
-        if self._polled_ms is not None and now - self._polled_ms < self._poll_ms:
+        if self._next_poll_ms is not None and now < self._next_poll_ms:
             return self._served
         try:
             self._poll()
@@ -69,9 +74,12 @@ class SnapshotFollower:
                 raise StateUnavailableError(
                     f"the state store has been away for {away_ms} ms, longer than max_snapshot_staleness"
                 ) from error
+            after = self._clock_ms()
+            pause_ms = min(_PAUSE_FACTOR * (after - now), _LONGEST_PAUSE_MS)
+            too_stale = self._reached_ms + self._max_staleness_ms + 1
+            self._next_poll_ms = min(max(now + self._poll_ms, after + pause_ms), too_stale)
         else:
-            self._reached_ms = now
-        self._polled_ms = now
+            self._reached_ms, self._next_poll_ms = now, now + self._poll_ms
         return self._served
 
     def _poll(self) -> None:

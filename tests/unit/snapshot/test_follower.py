@@ -107,6 +107,31 @@ def test_away_it_goes_on_and_says_so_until_too_stale(here: Deployment) -> None:
     assert here.follower.staleness_ms == 0
 
 
+def test_a_store_that_does_not_answer_takes_little_of_the_time(here: Deployment) -> None:
+    version = here.publish()
+    here.served()
+
+    def blocks(names: Sequence[str]) -> dict[str, str | None]:
+        here.now += 2_000
+        attempts.append(here.now)
+        raise StateUnavailableError("timed out")
+
+    attempts: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(here.state, "read", blocks)
+        stop = here.now + 55_000
+        while here.now < stop:
+            found = here.follower.current()
+            assert found is not None
+            assert found.version == version
+            here.now += 100
+        assert 2 <= len(attempts) <= 3
+        here.now = 1_000 + 60_001  # pauses never reach beyond the staleness allowed
+        with pytest.raises(StateUnavailableError, match="max_snapshot_staleness"):
+            here.follower.current()
+    assert here.served() == version
+
+
 def test_away_from_the_start_is_an_error_not_identity(here: Deployment) -> None:
     here.state.away = True
     with pytest.raises(StateUnavailableError):
