@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from stream_calib.drift.psi import PsiReference
 
+_MOST_CACHED = 200_000
+"""Signatures whose values and groups are kept in memory; beyond this they are asked for again."""
+
 Signatures = Callable[[Iterable[int]], Mapping[int, Sequence[str]]]
 """Attribute values of signature hashes, in the order of `attributes`."""
 
@@ -62,6 +65,9 @@ class PsiWindow:
         if len(self._kept) > self.panes:
             _, old_signature, old_bin, old_n = self._kept.popleft()
             self._add(old_signature, old_bin, old_n, -1)
+        if len(self._values) > _MOST_CACHED:
+            self._values.clear()
+            self._groups.clear()
 
     def use(self, reference: PsiReference | None) -> None:
         """Sums by this reference from now on, over the panes already kept."""

@@ -35,6 +35,7 @@ from stream_calib.windows.state_store import Commit, StateStore
 
 REFIT_LEASE = "refit"
 _ATTEMPTS = 20
+_REFERENCES_KEPT = 32
 _READ = ("decided", "first_pane", "current", "sequence", "open_request", f"token:{REFIT_LEASE}")
 
 
@@ -101,12 +102,15 @@ class SnapshotStore:
         return self._decode(version)
 
     def reference(self, version: str) -> PsiReference:
-        """PSI reference of a version; the same object for all versions of one structure. Raises as `load`."""
+        """PSI reference of a version; the same object for all versions of one structure that are asked for one after
+        the other. Raises as `load`."""
         if version not in self._references:
             resolved = self.load(version)
             known = self._references.get(resolved.structure_version)
-            self._references[version] = psi_reference(resolved.structure) if known is None else known
-            self._references.setdefault(resolved.structure_version, self._references[version])
+            reference = psi_reference(resolved.structure) if known is None else known
+            self._references |= {resolved.structure_version: reference, version: reference}
+            while len(self._references) > _REFERENCES_KEPT:
+                del self._references[next(iter(self._references))]
         return self._references[version]
 
     def history(self) -> list[dict[str, Any]]:

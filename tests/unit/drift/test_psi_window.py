@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from stream_calib.drift import psi_window
 from stream_calib.drift.psi import PsiReference, ReferenceGroup
 from stream_calib.drift.psi_window import PsiWindow
 
@@ -70,6 +71,25 @@ def test_sums_equal_those_from_scratch_whenever_the_reference_changes(
         assert counts is not None
         assert (counts == by_hand(panes[max(0, pane - length + 1) : pane + 1], used)).all()
         assert window.newest_rows == sum(c[2] for c in pane_cells)
+
+
+def test_signatures_that_were_forgotten_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psi_window, "_MOST_CACHED", 2)
+    asked: list[int] = []
+
+    def noting(hashes: Iterable[int]) -> dict[int, tuple[str, ...]]:
+        asked.extend(hashes)
+        return signatures(asked)
+
+    window, panes = PsiWindow(2, ATTRIBUTES, noting), [[(1, 7, 1)], [(2, 7, 1), (3, 7, 1)], [(1, 7, 5)], [(2, 7, 1)]]
+    window.use(reference(100))
+    for pane, pane_cells in enumerate(panes):
+        window.push(pane, *columns(pane_cells))
+        assert len(window._values) <= 2
+    counts = window.counts
+    assert counts is not None
+    assert (counts == by_hand(panes[2:], reference(100))).all()
+    assert asked.count(1) == 2
 
 
 def test_panes_must_follow_each_other() -> None:

@@ -203,6 +203,14 @@ def test_level_snapshots_resolve_and_share_their_reference(state: Interrupted, s
     assert store.reference(second) is store.reference(first)
 
 
+def test_references_of_long_ago_are_not_kept(state: Interrupted, store: SnapshotStore) -> None:
+    versions = [published(state, store, n) for n in range(1, 41)]
+    references = [store.reference(v) for v in versions]
+    assert len(store._references) < 40
+    assert store.reference(versions[-1]) is references[-1]
+    assert store.reference(versions[0]).names == references[0].names
+
+
 def test_failure_alerts_open_once_and_close_with_the_next_publication(state: Interrupted, store: SnapshotStore) -> None:
     for number, outcome in enumerate(["refused", "refused", "failed", "superseded"], 1):
         append(state, request(f"r{number}", 9 + number), decided=9 + number)
