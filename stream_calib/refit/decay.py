@@ -4,8 +4,8 @@ Counts are not multiplied down pane by pane; newer panes weigh more instead. Pan
 weight 2^(k/H), in units of 2^-F, and after each H panes every sum is halved (rounded half up). So a sum is touched only
 by what is added to it and once a half-life, all in integers.
 
-F is the largest for which 10^9 rows a pane in one cell, for ever, stay below 2^63: the sum of weights is below 4 H /
-ln 2. With H = 480 (20 days of hours) F = 21: a resolution of 5e-7 rows.
+F is such that 10^9 rows a pane in one cell, for ever, stay below 2^62: the weights that are counted at any time sum to
+less than 2 H / ln 2 + 2. With H = 480 (20 days of hours) F = 21: a resolution of 5e-7 rows.
 """
 
 from __future__ import annotations

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import struct
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.errors import StateError
 from stream_calib.refit.decay import Decay, halve
 from stream_calib.windows.cells import MaturedCells
 
 _LABELLED, _POSITIVES, _WINNERS, _LEVEL_LABELLED, _LEVEL_POSITIVES = range(5)
-_HEAD = struct.Struct("<4sIIqI")
-_MAGIC = b"SCD1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,33 +65,6 @@ class DecayedCounts:
         sums, step = self._sums[:, order], max(self._step, 0)
         structure, level = self._structure.rows(sums[:3], step), self._level.rows(sums[3:], step)
         return FitCells(self._signature[order], self._bin[order], *structure, *level)
-
-    def checkpoint(self) -> bytes:
-        """The whole state, equal bytes for equal states, ending with their SHA-256."""
-        order = self._order()
-        head = _HEAD.pack(_MAGIC, self._structure.half_life_panes, self._level.half_life_panes, self._step, self._used)
-        body = head + b"".join(
-            np.ascontiguousarray(column[..., order]).tobytes() for column in (self._signature, self._bin, self._sums)
-        )
-        return body + hashlib.sha256(body).digest()
-
-    @classmethod
-    def restore(cls, checkpoint: bytes) -> DecayedCounts:
-        """The state that `checkpoint` was called on. Raises StateError where the bytes are damaged."""
-        body, digest = checkpoint[:-32], checkpoint[-32:]
-        if hashlib.sha256(body).digest() != digest or body[:4] != _MAGIC:
-            size = len(checkpoint)
-            raise StateError(f"checkpoint of decayed counts ({size} bytes) is damaged; rebuild from the panes")
-        _, structure, level, step, used = _HEAD.unpack_from(body)
-        counts = cls(structure, level)
-        counts._step, counts._used = step, used
-        start = _HEAD.size
-        counts._signature = np.frombuffer(body, "<u8", used, start).astype(np.uint64)
-        counts._bin = np.frombuffer(body, "<u2", used, start + 8 * used).astype(np.uint16)
-        counts._sums = np.frombuffer(body, "<i8", 5 * used, start + 10 * used).reshape(5, used).astype(np.int64)
-        keys = zip(counts._signature.tolist(), counts._bin.tolist(), strict=True)
-        counts._slot_of = {key: i for i, key in enumerate(keys)}
-        return counts
 
     def _order(self) -> NDArray[np.intp]:
         return np.lexsort((self._bin[: self._used], self._signature[: self._used]))

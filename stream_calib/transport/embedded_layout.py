@@ -30,8 +30,6 @@ from stream_calib.transport.port import Outgoing, Record, TopicPartition
 WRITER_LIFE_MS = 86_400_000
 """For so long a repeated append is recognised."""
 
-FIELD = b"r"
-
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 Entry = tuple[bytes, Sequence[bytes]]

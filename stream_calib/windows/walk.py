@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.grid import locate
+from stream_calib.calibration.metrics import LOG_LOSS_CLIP
+from stream_calib.events.blocks import served_probability
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.shard_store import (
     NEGATIVE_CODE,
@@ -21,11 +23,8 @@ from stream_calib.windows.shard_store import (
     ShardStore,
 )
 
-SERVED_SCALE = (1 << 32) - 1
-"""Fixed point of served probabilities."""
 LOSS_SCALE = 1 << 32
 """Fixed point of log-loss sums."""
-_LOSS_CLIP = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class MaturedPane:
     """accepted, winners, labels, matched, score_late, score_skewed, label_late, label_skewed."""
     served: dict[str, list[int]]
     """Snapshot version ("" = identity) -> winners, labelled, positives, sum of served p of the labelled (fixed point
-    SERVED_SCALE), sum of their log-loss (fixed point LOSS_SCALE)."""
+    SERVED_ONE), sum of their log-loss (fixed point LOSS_SCALE)."""
     entries: dict[str, Entry]
     """Input key -> the earliest place over the shards where its clock first reached the pane."""
     cut: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -126,7 +125,7 @@ def _labels(code: NDArray[np.uint8], negative_at_horizon: bool) -> NDArray[np.in
 
 
 def _add_served(served: dict[str, list[int]], rows: ScoreRows, label: NDArray[np.int8]) -> None:
-    p = np.clip(rows.served / SERVED_SCALE, _LOSS_CLIP, 1 - _LOSS_CLIP)
+    p = np.clip(served_probability(rows.served), LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
     loss = np.rint(-np.log(np.where(label == 1, p, 1 - p)) * LOSS_SCALE).astype(np.int64)
     for index, version in enumerate(rows.snapshots):
         mine = rows.snapshot_index == index

@@ -76,27 +76,6 @@ def test_decayed_counts_are_the_weighted_sums(
     assert (found.labelled <= found.winners).all()
 
 
-@settings(max_examples=40, deadline=None)
-@given(panes, st.integers(0, 29))
-def test_a_checkpoint_goes_on_bit_for_bit(rows: list[list[tuple[int, int, int, int]]], at: int) -> None:
-    straight, restored = DecayedCounts(5, 2), DecayedCounts(5, 2)
-    for pane, pane_rows in enumerate(rows):
-        straight.advance(cells(pane_rows), True)
-        restored.advance(cells(pane_rows), True)
-        if pane == at:
-            restored = DecayedCounts.restore(restored.checkpoint())
-    assert straight.checkpoint() == restored.checkpoint()
-
-
-def test_a_damaged_checkpoint_is_refused() -> None:
-    counts = DecayedCounts(5, 2)
-    counts.advance(cells([(1, 2, 3, 1)]), True)
-    good = counts.checkpoint()
-    for bad in (good[:-1], b"", good[:20] + b"\x07" + good[21:]):
-        with pytest.raises(StateError, match="damaged"):
-            DecayedCounts.restore(bad)
-
-
 @pytest.mark.parametrize("half_life", [1, 72, 480, 28_800])
 def test_a_billion_rows_a_pane_never_overflow(half_life: int) -> None:
     decay = Decay(half_life)
