@@ -103,7 +103,7 @@ def judge_records(
         np.where(is_row, records.append_time_ms[item_record], ENDED_CLOCK_MS),
         clock_ms,
         settings.lateness_ms(input_key[0]),
-        settings.max_clock_skew_ms,
+        settings.clock_skew_ms(input_key[0]),
     )
     late, skewed = judged.late & ~tombstone, judged.skewed
 

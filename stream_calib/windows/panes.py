@@ -23,6 +23,8 @@ class PaneSettings:
     keep_panes: int
     negative_at_horizon: bool = False
     """A prediction that no label ever named counts as negative when its pane matures."""
+    label_time_granularity_ms: int = 1
+    """What a label time stands for; it is the last millisecond of that."""
 
     @classmethod
     def of(cls, config: Config) -> PaneSettings:
@@ -35,6 +37,7 @@ class PaneSettings:
             w.max_clock_skew_ms,
             w.keep_panes,
             w.missing_label == "negative_at_horizon",
+            config.labels.time_granularity_ms,
         )
 
     @property
@@ -54,6 +57,12 @@ class PaneSettings:
     def lateness_ms(self, side: str) -> int:
         """Lateness of the side "s" (scores) or "l" (labels)."""
         return self.score_lateness_ms if side == "s" else self.label_lateness_ms
+
+    def clock_skew_ms(self, side: str) -> int | None:
+        """How far ahead of its record an event of the side may be (None: any); a label by the start of its granule."""
+        if self.max_clock_skew_ms is None:
+            return None
+        return self.max_clock_skew_ms + (0 if side == "s" else self.label_time_granularity_ms - 1)
 
     def first_pane(self, first_clock_ms: int) -> int:
         """A generation's first pane, from the smallest first clock of the score partitions."""
