@@ -26,7 +26,8 @@ ConfigOption = Annotated[
 DEFAULT_CONFIG = Path("stream-calib.toml")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
-console = Console()
+console = Console(markup=False, emoji=False)
+"""What is printed holds values of the users' records and reasons that they gave: brackets in them are no markup."""
 
 
 @contextmanager

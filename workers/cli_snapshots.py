@@ -72,7 +72,7 @@ def rollback(
     poll."""
     with readable_errors():
         state = open_state(load(config))
-        state.snapshots.rollback(version, actor or getpass.getuser(), reason)
+        state.snapshots.rollback(version, actor or _user(), reason)
     console.print(f"{state.model_key} now serves {version}")
 
 
@@ -88,5 +88,12 @@ def request_refit(
         if model != loaded.model.name:
             raise ConfigurationError(f"{config} is about the model {loaded.model.name}, not {model}")
         state = open_state(loaded)
-        pane = state.snapshots.request_manual(actor or getpass.getuser(), reason)
+        pane = state.snapshots.request_manual(actor or _user(), reason)
     console.print(f"a refit of {state.model_key} is asked for, with the decision of pane {pane}")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:  # in a container the user may be a number without a name
+        raise ConfigurationError("the user of this process has no name; say who asks with --actor NAME") from error

@@ -74,7 +74,7 @@ class InterruptedShards(ShardStore):
     def apply(self, calls: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:
         answers = []
         for call in calls:
-            answers += self._do(lambda call=call: self._world.store.apply([call], inputs))  # type: ignore[misc]
+            answers += self._do(lambda call=call: self._world.store.apply([call], inputs))  # type: ignore[misc]  # mypy cannot infer it
             self._world.keep_copy(call.shard)
         return answers
 

@@ -139,7 +139,7 @@ def test_the_calls_of_a_batch_give_each_shard_each_record_once(log: list[Item], 
 
     def noting(sent: object, inputs: object) -> object:
         calls.extend(sent)  # type: ignore[arg-type]  # passed on as they came
-        return apply(sent, inputs)  # type: ignore[arg-type]
+        return apply(sent, inputs)  # type: ignore[arg-type]  # as above
 
     store.apply = noting  # type: ignore[method-assign, assignment]  # an instance of this test's own
     given_batch = batch(S, log, Mark(0, None), count, SETTINGS)
