@@ -1,0 +1,53 @@
+"""What the commands print for people, whatever is in the values, and who is named where nobody says it."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Any
+
+import pytest
+from rich.table import Table
+
+from stream_calib.errors import ConfigurationError
+from workers.cli_common import console
+from workers.cli_snapshots import _user
+from workers.status import status_tables
+
+ODD = "group=[/x] [red] :smile: moved"
+
+
+def test_brackets_in_values_of_records_are_shown_as_they_are() -> None:
+    alert = {"kind": "psi", "severity": "warning", "since_ms": 0, "diagnosis": ODD}
+    process = {"role": "monitor", "member": "host-1", "age_ms": 5, "facts": {"says": ODD}}
+    facts: dict[str, Any] = {
+        "model": "m/1",
+        "generation": "g",
+        "snapshot": None,
+        "panes": {"first_pane": 1, "closed": None, "matured": 1, "decided": 1},
+        "pane_ms": 3_600_000,
+        "open_request": None,
+        "refits": {},
+        "outcomes": {},
+        "alerts": [alert],
+        "processes": [process],
+    }
+    with console.capture() as shown:
+        console.print(*status_tables(facts), sep="\n", width=200)
+    assert shown.get().count(ODD) == 2
+
+
+def test_brackets_in_a_reason_are_shown_as_they_are() -> None:
+    table = Table("reason")
+    table.add_row(ODD)
+    with console.capture() as shown:
+        console.print(table)
+    assert ODD in shown.get()
+
+
+def test_a_user_without_a_name_is_asked_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    with pytest.raises(ConfigurationError, match="--actor"):
+        _user()
