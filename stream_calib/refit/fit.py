@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.calibration.girb import GIRB
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS, N_BINS
 from stream_calib.calibration.offsets import fit_level, fit_offsets
 from stream_calib.config import Config
@@ -47,6 +46,9 @@ def fit_structure(evidence: Evidence, signatures: Signatures, config: Config) ->
     jointly, then the level on the counts of the shorter half-life. Raises TooFewRowsError, TooFewPositivesError, or
     another of the FitError family.
     """
+    # Here, because scikit-learn takes most of a second to import, and the other roles never fit.
+    from stream_calib.calibration.girb import GIRB
+
     _check_enough(evidence, config)
     cells = _labelled(evidence.counts.cells())
     values, place = signature_values(cells.signature, signatures(np.unique(cells.signature).tolist()))

@@ -30,7 +30,7 @@ from workers.deployment import State, create_topics, open_log, open_state
 from workers.run import STOP_WITH_PARENT
 from workers.status_board import MemberStatus
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 _LOOK_EVERY_S = 0.01
 _END_WITHIN_S = 10.0
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from stream_calib.calibration.metrics.evaluated import Evaluated
 from stream_calib.calibration.metrics.probability_bins import equal_mass_bins
@@ -42,7 +42,7 @@ def reliability_curve(
     tail = (1 - confidence) / (2 * len(bins.labelled))
     n, rate = bins.effective_rows, bins.rate
     positives = n * rate
-    # Where there are no positives (no negatives) the beta law has no lower (upper) bound inside (0, 1).
-    lower = np.where(rate > 0, beta.ppf(tail, np.maximum(positives, 1e-9), n - positives + 1), 0.0)
-    upper = np.where(rate < 1, beta.ppf(1 - tail, positives + 1, np.maximum(n - positives, 1e-9)), 1.0)
+    # Quantiles of the beta law; it has no lower (upper) one inside (0, 1) where there are no positives (no negatives).
+    lower = np.where(rate > 0, betaincinv(np.maximum(positives, 1e-9), n - positives + 1, tail), 0.0)
+    upper = np.where(rate < 1, betaincinv(positives + 1, np.maximum(n - positives, 1e-9), 1 - tail), 1.0)
     return ReliabilityCurve(bins.mean_probability, rate, bins.labelled, lower, upper)

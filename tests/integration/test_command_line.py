@@ -1,0 +1,191 @@
+"""The command line as people and programs use it: help, JSON, and errors of one readable line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.harness import Deployment, command_line, config_text, deployment
+from tests.integration.stream import EventDay, as_written
+
+pytestmark = pytest.mark.services
+
+COMMANDS = (
+    (),
+    ("run",),
+    ("config",),
+    ("config", "check"),
+    ("config", "show"),
+    ("config", "schema"),
+    ("snapshot",),
+    ("snapshot", "list"),
+    ("snapshot", "show"),
+    ("snapshot", "rollback"),
+    ("status",),
+    ("refit",),
+    ("demo",),
+)
+NOWHERE = {"STREAM_CALIB_LOG_URL": "redis://127.0.0.1:1/0", "STREAM_CALIB_REDIS_URL": "redis://127.0.0.1:1/0"}
+
+
+@pytest.fixture(scope="module")
+def served(month: list[EventDay], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A deployment with snapshots, its processes running."""
+    with deployment(tmp_path_factory.mktemp("served")) as deployed:
+        for role in ("calibrate", "monitor", "refit", "alert"):
+            deployed.start(role)
+        for day, records in zip(month[:13], as_written(month[:13]), strict=True):
+            deployed.log.produce(records + deployed.clocks(day.end_ms))
+        deployed.until(
+            lambda: (
+                deployed.cursor("decided") == deployed.cursor("matured") >= (month[11].end_ms // 3_600_000) - 2
+                and not deployed.fields()["open_request"]
+            ),
+            "the last pane to be decided",
+        )
+        yield deployed
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_has_an_example(command: tuple[str, ...]) -> None:
+    done = command_line(*command, "--help")
+    assert done.returncode == 0
+    assert "Usage" in done.stdout
+    if command not in ((), ("config",), ("snapshot",)):
+        assert "Example" in done.stdout
+
+
+# --- with a deployment
+
+
+def test_status(served: Deployment) -> None:
+    facts = json.loads(served.command("status", "--json").stdout)
+    assert facts["model"] == "flights/1"
+    assert facts["snapshot"] == served.fields()["current"]
+    assert facts["panes"]["first_pane"] < facts["panes"]["decided"] == facts["panes"]["matured"]
+    assert {process["role"] for process in facts["processes"]} == {"calibrate", "monitor", "refit", "alert"}
+    assert facts["outcomes"]["matched"] > 1_000
+    shown = served.command("status")
+    assert shown.returncode == 0
+    assert facts["snapshot"] in shown.stdout
+    assert "2013-03-" in shown.stdout
+
+
+def test_snapshots(served: Deployment) -> None:
+    listed = json.loads(served.command("snapshot", "list", "--json").stdout)
+    assert listed["current"] == listed["history"][-1]["version"]
+    assert listed["current"] in served.command("snapshot", "list").stdout
+    shown = json.loads(served.command("snapshot", "show").stdout)
+    assert shown["model"] == "flights"
+    assert shown == json.loads(served.command("snapshot", "show", listed["current"]).stdout)
+
+
+def test_config(served: Deployment) -> None:
+    shown = json.loads(served.command("config", "show", "--json").stdout)
+    assert shown["windows"]["horizon"] in ("24h", "1d")
+    checked = served.command("config", "check")
+    assert checked.returncode == 0
+    assert "good" in checked.stdout
+    assert json.loads(served.command("config", "schema", config=False).stdout)["properties"]["windows"]
+
+
+def test_a_version_that_is_not_there(served: Deployment) -> None:
+    for arguments in (
+        ("snapshot", "show", "000099-0123456789ab"),
+        ("snapshot", "show", "nonsense"),
+        ("snapshot", "rollback", "000099-0123456789ab", "--reason", "x"),
+        ("snapshot", "rollback", str(served.fields()["current"]), "--reason", "it is current already"),
+    ):
+        _check_one_line(served.command(*arguments), arguments[2])
+
+
+def test_another_models_name(served: Deployment) -> None:
+    _check_one_line(served.command("refit", "--model", "fights"), "flights")
+
+
+def test_other_semantics_than_those_of_the_state(served: Deployment) -> None:
+    """The role ends with the reason, and does not touch the state."""
+    other = served.write_config("other.toml", {"windows": {"horizon": "48h"}})
+    done = command_line("run", "--role", "monitor", "--config", str(other), environ=served.environ)
+    assert done.returncode == 1
+    assert "generation" in done.stderr or "semantic configuration" in done.stderr
+    served.check()
+
+
+def test_other_numbers_of_partitions_than_the_topics_have(served: Deployment) -> None:
+    other = served.write_config("wider.toml", {"log": {"score_partitions": 5}})
+    done = command_line("run", "--role", "calibrate", "--config", str(other), environ=served.environ)
+    _check_one_line(done, "partitions")
+
+
+# --- before anything was written
+
+
+def test_before_anything_was_written(tmp_path: Path) -> None:
+    with deployment(tmp_path) as deployed:
+        facts = json.loads(deployed.command("status", "--json").stdout)
+        assert facts["snapshot"] is None
+        assert facts["panes"]["matured"] is None
+        assert facts["processes"] == []
+        assert "none yet" in deployed.command("status").stdout
+        assert json.loads(deployed.command("snapshot", "list", "--json").stdout) == {"current": None, "history": []}
+        assert deployed.command("snapshot", "list").returncode == 0
+        _check_one_line(deployed.command("snapshot", "show"), "no snapshot yet")
+        _check_one_line(deployed.command("refit", "--model", "flights"), "nothing has been read yet")
+        _check_one_line(
+            deployed.command("snapshot", "rollback", "000001-0123456789ab", "--reason", "x"), "000001-0123456789ab"
+        )
+
+
+# --- without a deployment
+
+
+def test_no_configuration(tmp_path: Path) -> None:
+    for command in (
+        ("status",),
+        ("run", "--role", "monitor"),
+        ("config", "check"),
+        ("config", "show"),
+        ("snapshot", "list"),
+        ("refit", "--model", "m"),
+    ):
+        _check_one_line(command_line(*command, "--config", str(tmp_path / "none.toml")), "none.toml")
+
+
+def test_a_misspelt_key_is_shown_with_what_was_meant(tmp_path: Path) -> None:
+    file = tmp_path / "stream-calib.toml"
+    file.write_text(config_text({"windows": {"horizn": "24h"}}))
+    done = command_line("config", "check", "--config", str(file))
+    assert done.returncode == 1
+    assert "windows.horizn" in done.stderr
+    assert "horizon" in done.stderr.replace("horizn", "")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_server_that_is_away(tmp_path: Path) -> None:
+    file = tmp_path / "stream-calib.toml"
+    file.write_text(config_text({}))
+    for command in (("status",), ("run", "--role", "calibrate"), ("snapshot", "list"), ("refit", "--model", "flights")):
+        done = command_line(*command, "--config", str(file), environ={**os.environ, **NOWHERE})
+        _check_one_line(done, "127.0.0.1:1")
+
+
+def test_a_role_that_does_not_exist(tmp_path: Path) -> None:
+    done = command_line("run", "--role", "calibrator", "--config", str(tmp_path / "none.toml"))
+    assert done.returncode == 2
+    assert "calibrate" in done.stderr
+
+
+def _check_one_line(done: subprocess.CompletedProcess[str], part: str) -> None:
+    """Code 1 and one line that names the part."""
+    assert done.returncode == 1, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert part in done.stderr
+    assert done.stderr.count("\n") <= 3, done.stderr
+    assert "Traceback" not in done.stderr
