@@ -35,6 +35,14 @@ app.command("refit", epilog='Example: stream-calib refit --model flights --reaso
     cli_snapshots.request_refit
 )
 
+
+class LogLevel(str, Enum):
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
 RoleName = Enum("RoleName", {name: name for name in ROLES}, type=str)  # type: ignore[misc]  # the roles are a table, not literals
 
 
@@ -46,10 +54,10 @@ def run(
         list[RoleName], typer.Option("--role", help="May be given several times: one process, a thread each.")
     ],
     config: ConfigOption = DEFAULT_CONFIG,
-    log_level: Annotated[str, typer.Option(envvar="STREAM_CALIB_LOG_LEVEL")] = "INFO",
+    log_level: Annotated[LogLevel, typer.Option(envvar="STREAM_CALIB_LOG_LEVEL", case_sensitive=False)] = LogLevel.INFO,
 ) -> None:
     """Run one or several roles until SIGTERM or Ctrl-C. Topics that are missing are created."""
-    logging.basicConfig(level=log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=log_level.value, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with readable_errors():
         loaded = load(config)
         with open_log(loaded) as log:
@@ -120,6 +128,7 @@ def demo(
         figures = data.figures.model_dump_json(indent=2)
         for path in (output / "figures.json", json_file):
             if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(figures + "\n", encoding="utf-8")
         alerts = Counter(alert.kind for alert in data.alerts)
         console.print(figures_table(data.figures, refit_outcomes(state)[1], alerts))
