@@ -34,7 +34,7 @@ def some_of_everything(join: Join) -> None:
     join.write(S, block(("late", 12)))
 
 
-def test_field_case_46_has_the_slots_of_the_cluster_specification() -> None:
+def test_slots_are_those_of_the_cluster_specification() -> None:
     assert [key_slot(k) for k in (b"cal:iso", b"cal:patches", b"cal:{m1}:iso", b"cal:{m1}:patches")] == [
         8748,
         10276,

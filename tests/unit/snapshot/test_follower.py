@@ -76,6 +76,23 @@ def test_nothing_before_the_first_publication_then_each_new_version(here: Deploy
         assert here.served() == version
 
 
+def test_every_process_ends_at_the_last_version_whenever_it_looked_or_started(here: Deployment) -> None:
+    followers = [here.new_follower() for _ in range(4)]
+    here.publish()
+    for follower in followers[:3]:
+        follower.current()
+    here.now += 500
+    followers[3].current()
+    here.publish()
+    last = here.publish()
+    late = here.new_follower()
+    here.now += 1_000
+    for follower in [*followers, late]:
+        found = follower.current()
+        assert found is not None
+        assert found.version == last
+
+
 def test_the_store_is_asked_once_a_poll_interval_and_the_object_stays(here: Deployment) -> None:
     here.publish()
     here.served()
