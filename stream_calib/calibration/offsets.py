@@ -134,7 +134,7 @@ class _CellsByShift:
         widths = np.array(sizes, dtype=np.intp) + 1
         self.parameters = int(widths.sum())
         self.first = np.cumsum(widths) - widths
-        self._members = np.stack([group[order[starts]] + 1 for group in families]) + self.first[:, None]
+        self._members = [group[order[starts]] + 1 for group in families]
         self._starts = starts
         self._lengths = np.diff(starts, append=len(order))
         self._labelled = labelled[order].astype(np.float64)
@@ -143,12 +143,17 @@ class _CellsByShift:
 
     def shift(self, offsets: NDArray[np.float64]) -> NDArray[np.float64]:
         """What the offsets (parameters,) add to each run (m,)."""
-        return np.asarray(offsets[self._members].sum(axis=0), dtype=np.float64)
+        total = np.zeros(len(self._starts))
+        for first, member in zip(self.first.tolist(), self._members, strict=True):
+            total += offsets[first + member]
+        return total
 
     def by_group(self, of_runs: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums of (m,) over the runs of each group (parameters,); 0 for the entries of cells in no group."""
-        repeated = np.broadcast_to(of_runs, self._members.shape).ravel()
-        sums = np.bincount(self._members.ravel(), repeated, self.parameters).astype(np.float64)
+        sums = np.zeros(self.parameters)
+        ends = [*self.first[1:].tolist(), self.parameters]
+        for first, end, member in zip(self.first.tolist(), ends, self._members, strict=True):
+            sums[first:end] = np.bincount(member, of_runs, end - first)
         sums[self.first] = 0.0
         return sums
 
