@@ -13,7 +13,7 @@ help: ## Show what can be made
 
 setup: $(VENV)/.installed ## Make .venv with the locked versions (again only when the lock changed)
 
-demo: setup ## Stream a year of flights through all roles; prints the figures and writes an HTML report
+demo: setup ## Stream ten months of flights through all roles; prints the figures and writes an HTML report
 	$(BIN)/stream-calib demo
 
 test: setup lint ## Lint and all tests; starts the services that they need and ends them

@@ -38,6 +38,8 @@ horizon = "7d"
 * **Durations** are text with a unit: `"500ms"`, `"30s"`, `"5m"`, `"24h"`, `"7d"`. Where `"off"` is allowed, it says so.
 * **Paths** name fields of the users' records with dots: `prediction.p_default`. A field whose name is literally the
   whole path wins over the nested one.
+* **Small windows** need small latenesses too: a pane matures when the times on both topics have passed its end by
+  `horizon` and `score_lateness` or `label_lateness`.
 * **Windows** (`refit.gate_window`, `drift.psi_window`) are whole numbers of panes.
 * Some settings name the generation of the stored state: attributes, unit, pane, horizon, both latenesses, shards,
   missing_label, time_granularity. State made under other values is refused at start.
