@@ -107,7 +107,8 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
     except (AuthenticationError, AuthorizationError, NoPermissionError) as error:
         raise ConfigurationError(f"the Redis-compatible server refused access while {doing}: {error}") from error
     except (RedisConnectionError, RedisTimeoutError, BusyLoadingError, OutOfMemoryError, ReadOnlyError) as error:
-        raise error_class(f"no answer from the Redis-compatible server while {doing}: {error}; retry later") from error
+        reason = str(error).rstrip(".")
+        raise error_class(f"no answer from the Redis-compatible server while {doing}: {reason}; retry later") from error
     except ResponseError as error:
         if str(error).startswith(_REFUSALS):
             raise error_class(f"the Redis-compatible server refused while {doing}: {error}") from error

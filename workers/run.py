@@ -47,10 +47,12 @@ def run_roles(names: Sequence[str], config: Config, stop: threading.Event | None
         loop.start()
     _LOG.info("running %s for %s/%s", ", ".join(names), config.model.name, config.model.version)
     _wait(stop)
+    _LOG.info("stopping")
     for loop in loops:
         loop.join(_STOP_WITHIN_S)
         if loop.is_alive():
             _LOG.error("%s did not end within %.0f s; its unfinished batch is dropped", loop.name, _STOP_WITHIN_S)
+    _LOG.info("stopped")
     failed = [loop for loop in loops if loop.error is not None]
     if failed:
         raise RoleFailedError(f"{failed[0].name} ended: {failed[0].error}") from failed[0].error

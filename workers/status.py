@@ -10,7 +10,7 @@ from rich.table import Table
 from stream_calib.alerts.model import Alert
 from stream_calib.config import Config
 from workers.deployment import State
-from workers.time_text import age, utc_minute
+from workers.time_text import age, utc_minute, utc_second
 from workers.totals import outcome_totals
 
 
@@ -55,9 +55,10 @@ def status_tables(facts: dict[str, Any]) -> list[Table]:
     """The same for people."""
     head = Table(title=f"{facts['model']}  (state {facts['generation']})", title_justify="left", show_header=False)
     head.add_row("snapshot", facts["snapshot"] or "none yet: scores are served as they come")
+    pane_time = utc_minute if facts["pane_ms"] % 60_000 == 0 else utc_second
     for name, pane in facts["panes"].items():
         if name != "first_pane":
-            end = "nothing yet" if pane is None else f"up to {utc_minute((pane + 1) * facts['pane_ms'])} UTC"
+            end = "nothing yet" if pane is None else f"up to {pane_time((pane + 1) * facts['pane_ms'])} UTC"
             head.add_row(name, end)
     head.add_row("refits", ", ".join(f"{n} {outcome}" for outcome, n in facts["refits"].items()) or "none yet")
     head.add_row("in flight", facts["open_request"] or "-")
@@ -76,6 +77,14 @@ def status_tables(facts: dict[str, Any]) -> list[Table]:
     for column in ("role", "member", "heard of", "says"):
         processes.add_column(column)
     for process in facts["processes"]:
-        says = ", ".join(f"{k} {v}" for k, v in process["facts"].items() if k != "inputs" and v not in (None, {}, ""))
+        says = ", ".join(
+            f"{k} {_said(v)}" for k, v in process["facts"].items() if k != "inputs" and v not in (None, {}, "")
+        )
         processes.add_row(process["role"], process["member"], age(process["age_ms"]) + " ago", says)
     return [head, outcomes, alerts, processes]
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{name} {n}" for name, n in value.items()) + ")"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -10,6 +10,11 @@ def utc_minute(time_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(time_ms / 1000))
 
 
+def utc_second(time_ms: int) -> str:
+    """`2013-03-01 10:00:05` of epoch milliseconds, in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time_ms / 1000))
+
+
 def age(milliseconds: int) -> str:
     """A duration as its largest unit: `0.4 s`, `12 s`, `5 min`, `3 h`, `2 d`."""
     seconds = milliseconds / 1000

@@ -81,7 +81,7 @@ def _measures(figures: DemoFigures) -> list[_Measure]:
             "Worst group error",
             (raw.worst_group_error, calibrated.worst_group_error),
             "{:.1f} %",
-            "largest run of one-sided errors in any carrier, origin or pair of these; less is better",
+            "largest one-sided error in any carrier, origin or pair, small groups weigh less; less is better",
         ),
         _measure("ECE", (raw.ece, calibrated.ece), "{:.4f}", "mean distance between said and true; less is better"),
         _measure("Brier", (raw.brier, calibrated.brier), "{:.4f}", "mean squared error; less is better"),

@@ -17,8 +17,8 @@ def claim_generation(state: StateStore, generation: str) -> None:
     if found != generation:
         raise GenerationMismatchError(
             f"the stored state was made under the semantic configuration {found}, this one is {generation}:"
-            " horizon, pane, latenesses, shards, attributes, unit or missing_label differ; put the old values back,"
-            " or give the model another version to start afresh"
+            " horizon, pane, latenesses, shards, attributes, unit, missing_label or time_granularity"
+            " differ; put the old values back, or give the model another version to start afresh"
         )
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.time_text import age, utc_minute
+from workers.time_text import age, utc_minute, utc_second
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,7 @@ def test_an_age_is_shown_in_its_largest_unit(milliseconds: int, text: str) -> No
 
 def test_a_minute_is_shown_in_utc() -> None:
     assert utc_minute(1_362_132_000_000) == "2013-03-01 10:00"
+
+
+def test_a_second_is_shown_in_utc() -> None:
+    assert utc_second(1_362_132_005_999) == "2013-03-01 10:00:05"
