@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from stream_calib.config_identity import semantic_hash
 from workers import cli_config, cli_snapshots
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.deployment import create_topics, open_log, open_state
@@ -27,7 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Streaming calibration: scores become probabilities that are true overall and within groups.",
-    epilog="Start with `stream-calib demo`: a year of real flights in two minutes, nothing else needed.",
+    epilog="Start with `stream-calib demo`: ten months of real flights in two minutes, nothing else needed.",
 )
 app.add_typer(cli_config.app, name="config")
 app.add_typer(cli_snapshots.app, name="snapshot")
@@ -71,6 +72,12 @@ def status(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -
     with readable_errors():
         loaded = load(config)
         facts = status_facts(open_state(loaded), loaded, wall_clock_ms())
+    if facts["generation"] not in (None, semantic_hash(loaded)):
+        print(
+            f"warning: the state was made under other settings than those of {config} (pane, horizon, latenesses,"
+            " shards or what else decides how records are counted); the times shown may be wrong",
+            file=sys.stderr,
+        )
     if as_json:
         print_json(facts)
     else:
@@ -85,9 +92,9 @@ def demo(
         "demo-output"
     ),
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write the figures here, for programs.")] = None,
-    days: Annotated[int | None, typer.Option(min=20, help="Only so many days of the year.")] = None,
+    days: Annotated[int | None, typer.Option(min=20, help="Only the first so many days of the 306.")] = None,
 ) -> None:
-    """Stream a year of flights out of New York through all roles, and report what calibration did for them."""
+    """Stream ten months of flights out of New York through all roles, and report what calibration did for them."""
     from stream_calib.demo.figures import figures_table
     from stream_calib.demo.flights import load_flights
     from stream_calib.demo.report import render_report

@@ -7,17 +7,20 @@ import json
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from stream_calib.errors import ConfigurationError
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.deployment import open_state
-from workers.time_text import utc_minute
+from workers.time_text import utc_minute, utc_of_pane
 
 app = typer.Typer(no_args_is_help=True, help="List, show and roll back snapshots.")
 
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the history.")]
-ActorOption = Annotated[str, typer.Option("--actor", help="Who; kept in the history.", show_default="the user's name")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the decision log.")]
+ActorOption = Annotated[
+    str, typer.Option("--actor", help="Who; kept in the decision log.", show_default="the user's name")
+]
 
 
 @app.command("list", epilog="Example: stream-calib snapshot list --json")
@@ -30,13 +33,15 @@ def list_snapshots(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = 
     if as_json:
         print_json({"current": current, "history": history})
         return
-    table = Table(title=f"Snapshots of {state.model_key}", title_justify="left")
+    # Without lines between the columns, and with times in two lines, it fits into 80 characters.
+    table = Table(title=f"Snapshots of {state.model_key}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in ("", "version", "what", "from pane", "actor", "reason", "at (UTC)"):
         # A version is there to be copied into the next command.
-        table.add_column(column, no_wrap=column == "version")
+        width = len("2013-03-01") if column in ("from pane", "at (UTC)") else None
+        table.add_column(column, no_wrap=column == "version", min_width=width)
     for i, move in enumerate(history):
         here = "->" if i == len(history) - 1 else ""
-        pane = utc_minute(move["pane"] * loaded.windows.pane_ms)
+        pane = utc_of_pane(move["pane"], loaded.windows.pane_ms)
         table.add_row(
             here, move["version"], move["what"], pane, move["actor"], move["reason"], utc_minute(move["time_ms"])
         )
@@ -89,7 +94,8 @@ def request_refit(
             raise ConfigurationError(f"{config} is about the model {loaded.model.name}, not {model}")
         state = open_state(loaded)
         pane = state.snapshots.request_manual(actor or _user(), reason)
-    console.print(f"a refit of {state.model_key} is asked for, with the decision of pane {pane}")
+    when = utc_of_pane(pane, loaded.windows.pane_ms)
+    console.print(f"a refit of {state.model_key} is asked for, with the decision of pane {pane} (from {when} UTC)")
 
 
 def _user() -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 from stream_calib.alerts.model import Alert
 from stream_calib.config import Config
 from workers.deployment import State
-from workers.time_text import age, utc_minute, utc_second
+from workers.time_text import age, utc_minute, utc_of_pane
 from workers.totals import outcome_totals
 
 
@@ -55,10 +55,9 @@ def status_tables(facts: dict[str, Any]) -> list[Table]:
     """The same for people."""
     head = Table(title=f"{facts['model']}  (state {facts['generation']})", title_justify="left", show_header=False)
     head.add_row("snapshot", facts["snapshot"] or "none yet: scores are served as they come")
-    pane_time = utc_minute if facts["pane_ms"] % 60_000 == 0 else utc_second
     for name, pane in facts["panes"].items():
         if name != "first_pane":
-            end = "nothing yet" if pane is None else f"up to {pane_time((pane + 1) * facts['pane_ms'])} UTC"
+            end = "nothing yet" if pane is None else f"up to {utc_of_pane(pane + 1, facts['pane_ms'])} UTC"
             head.add_row(name, end)
     head.add_row("refits", ", ".join(f"{n} {outcome}" for outcome, n in facts["refits"].items()) or "none yet")
     head.add_row("in flight", facts["open_request"] or "-")

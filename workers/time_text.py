@@ -10,9 +10,12 @@ def utc_minute(time_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(time_ms / 1000))
 
 
-def utc_second(time_ms: int) -> str:
-    """`2013-03-01 10:00:05` of epoch milliseconds, in UTC."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time_ms / 1000))
+def utc_of_pane(pane: int, pane_ms: int) -> str:
+    """When a pane begins: `2013-03-01 10:00`, with seconds where panes are not whole minutes."""
+    start = pane * pane_ms
+    if pane_ms % 60_000 == 0:
+        return utc_minute(start)
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(start / 1000))
 
 
 def age(milliseconds: int) -> str:
