@@ -32,6 +32,7 @@ def test_starts_and_leaves_nothing_behind(tcp: bool) -> None:
 
 def test_data_survive_a_crash_and_a_restart(own_redis: EmbeddedServer) -> None:
     with connect(own_redis.url) as client:
+        client.config_set("appendfsync", "always")  # else a write may be answered before it is in the file
         client.set("a", b"1")
         own_redis.kill()
         own_redis.start()
@@ -44,6 +45,7 @@ def test_data_survive_a_crash_and_a_restart(own_redis: EmbeddedServer) -> None:
 def test_a_torn_transaction_stays_undone(own_redis: EmbeddedServer, tmp_path: Path) -> None:
     """The server itself would run its first part with the next transaction, one start later."""
     with connect(own_redis.url) as client:
+        client.config_set("appendfsync", "always")  # else a write may be answered before it is in the file
         client.set("a", b"1")
         client.eval("redis.call('SET', KEYS[1], 'half'); redis.call('SET', KEYS[2], 'half')", 2, "b", "c")
         own_redis.kill()
