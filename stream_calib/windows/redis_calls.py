@@ -47,7 +47,10 @@ def guard_bytes(guard: ReadGuard, pane: int, settings: PaneSettings) -> bytes:
 
 
 def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneSettings, run: str | None) -> ScriptCall:
-    """Keys and arguments of lua/apply.lua. `run`: id of the server's run that the call is for, None for any."""
+    """Keys and arguments of lua/apply.lua. `run`: id of the server's run that the call is for, None for any.
+
+    Operations are ordered by fingerprint: the script works off all that concern one id at once.
+    """
     names = [keys.marks, keys.counters, *(keys.entries(i) for i in call.advances)]
     counts: Counter[tuple[str, int]] = Counter()
     for drop in call.drops:
@@ -112,7 +115,9 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
     label_operations[:, 4:10] = time_bytes(call.labels.event_time_ms)
     label_operations[:, 10] = call.labels.code
     label_operations[:, 11:19] = fingerprint_bytes(call.labels.fingerprint)
-    return names, [msgspec.msgpack.encode(head), score_operations.tobytes(), label_operations.tobytes(), *chunk_bytes]
+    by_id = np.argsort(call.scores.fingerprint, kind="stable"), np.argsort(call.labels.fingerprint, kind="stable")
+    operations = [score_operations[by_id[0]].tobytes(), label_operations[by_id[1]].tobytes()]
+    return names, [msgspec.msgpack.encode(head), *operations, *chunk_bytes]
 
 
 def remove_call(

@@ -302,6 +302,21 @@ def test_a_call_that_is_sent_twice_is_applied_once(redis_backend: RedisBackend) 
         assert join.sums(pane) == expected.sums(pane)
 
 
+def test_an_id_that_stands_for_everybody_is_read_and_written_once_a_call(redis_backend: RedisBackend) -> None:
+    """All versions of its label are held in one entry: taken apart for each of them, it would block the server."""
+    join = Join(redis_backend.shards(1, SETTINGS))
+    others = [label(f"id-{i}", 1.5) for i in range(3)]
+    join.write(S, block(("a", 1), ("a", 1.2), ("a", 11), ("a", 2)), clock(4))
+    redis_backend.client.config_resetstat()
+    join.write(L, *others, *(label("a", 1.5 + i / 100, i % 2) for i in range(400)), *others)
+    calls: dict[str, dict[str, int]] = redis_backend.client.info("commandstats")
+    assert calls["cmdstat_hget"]["calls"] < 40
+    join.write(S, clock(100))
+    join.write(L, clock(100))
+    assert join.matured(0).counts["matched"] == 400
+    assert join.sums(0) == (1, 1, 0)
+
+
 # --- full memory
 
 

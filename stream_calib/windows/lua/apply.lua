@@ -44,32 +44,55 @@ local function rematch(before, after, versions)
     end
 end
 
-local scores = ARGV[2]
-for offset = 1, #scores, 19 do
-    local key = KEYS[struct.unpack('<I2', scores, offset)]
-    local field, value = string.sub(scores, offset + 2, offset + 8), string.sub(scores, offset + 9, offset + 18)
-    local wanted = true
-    if call.least_score_pane <= removed then
-        wanted = math.floor(struct.unpack('<I6', value) / 4 / pane_ms) > removed
-    end
-    if wanted and redis.call('HSETNX', key, field, value) == 0 then
-        local old_value = redis.call('HGET', key, field)
-        local predictions, versions = decode_entry(old_value)
-        local time = math.floor(struct.unpack('<I6', value) / 4)
-        local pane, known = math.floor(time / pane_ms), false
-        local after = {}
-        for i, other in ipairs(predictions) do
-            after[i] = other
-            if math.floor(other / pane_ms) == pane then
-                known = true
-                if time < other then after[i] = time end
+-- Operations on one id follow each other (redis_calls.py), so that its entry is read and written once, however many they are:
+-- an id that stands for everybody would else take the square of that.
+local key, field, value, predictions, versions, held
+
+local function turn_to(other_key, other_field)
+    if key == other_key and field == other_field then return end
+    if key then
+        local entry, general = encode_entry(predictions, versions, low, horizon)
+        if entry and entry ~= value then
+            redis.call('HSET', key, field, entry)
+            if general then
+                for list, fingerprint in pairs(held) do redis.call('RPUSH', list, fingerprint) end
             end
+        elseif not entry and value then
+            redis.call('HDEL', key, field)
         end
-        if not known then after[#after + 1] = time end
-        rematch(predictions, after, versions)
-        redis.call('HSET', key, field, (encode_entry(after, versions, low, horizon)))
+    end
+    key, field, held = other_key, other_field, {}
+    if key then
+        value = redis.call('HGET', key, field)
+        if value then predictions, versions = decode_entry(value) else predictions, versions = {}, {} end
     end
 end
+
+local scores = ARGV[2]
+for offset = 1, #scores, 19 do
+    local its_key = KEYS[struct.unpack('<I2', scores, offset)]
+    local its_field, entry = string.sub(scores, offset + 2, offset + 8), string.sub(scores, offset + 9, offset + 18)
+    local wanted = true
+    if call.least_score_pane <= removed then
+        wanted = math.floor(struct.unpack('<I6', entry) / 4 / pane_ms) > removed
+    end
+    if wanted and redis.call('HSETNX', its_key, its_field, entry) == 0 then
+        turn_to(its_key, its_field)
+        local time = math.floor(struct.unpack('<I6', entry) / 4)
+        local pane, known = math.floor(time / pane_ms), nil
+        for i, other in ipairs(predictions) do
+            if math.floor(other / pane_ms) == pane then known = i end
+        end
+        if not known or time < predictions[known] then
+            local after = {}
+            for i, other in ipairs(predictions) do after[i] = other end
+            after[known or #after + 1] = time
+            rematch(predictions, after, versions)
+            predictions = after
+        end
+    end
+end
+turn_to(nil)
 
 local labels = ARGV[3]
 for offset = 1, #labels, 19 do
@@ -78,30 +101,21 @@ for offset = 1, #labels, 19 do
     -- A label of a pane that is gone: so are all predictions that it could join.
     if pane > removed then
         local fingerprint = string.sub(labels, offset + 11, offset + 18)
-        local key, field = KEYS[key_index], string.sub(fingerprint, 2)
-        local value = redis.call('HGET', key, field)
-        local predictions, versions = {}, {}
-        if value then predictions, versions = decode_entry(value) end
+        turn_to(KEYS[key_index], string.sub(fingerprint, 2))
         if matches(predictions, time, horizon) == 1 then
             matched[pane] = (matched[pane] or 0) + 1
         end
-        local known = false
-        for _, version in ipairs(versions) do
-            if version[1] == time and version[2] == code then
-                version[3] = version[3] + 1
-                known = true
-            end
-        end
-        if not known then versions[#versions + 1] = {time, code, 1} end
-        local entry, general = encode_entry(predictions, versions, low, horizon)
-        if entry and entry ~= value then
-            redis.call('HSET', key, field, entry)
-            if general and not known then redis.call('RPUSH', KEYS[held_index], fingerprint) end
-        elseif not entry and value then
-            redis.call('HDEL', key, field)
+        local at = place_of(versions, time, code)
+        local version = versions[at]
+        if version and version[1] == time and version[2] == code then
+            version[3] = version[3] + 1
+        else
+            table.insert(versions, at, {time, code, 1})
+            held[KEYS[held_index]] = fingerprint
         end
     end
 end
+turn_to(nil)
 
 for i, chunk in ipairs(call.chunks) do
     if chunk.pane > removed then

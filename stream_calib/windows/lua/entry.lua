@@ -3,7 +3,8 @@
 -- Usual form, 10 bytes: one prediction, at most one label, which joins it.
 --   u6  score time (ms) * 4 + label code (0 none, 1 withdrawn, 2 negative, 3 positive)
 --   u4  label time - score time (ms)
--- General form: "O", u2 number of predictions, u6 time of each (one a pane), then label versions: u6 time, u1 code, u4 count.
+-- General form: "O", u2 number of predictions, u6 time of each (one a pane), then label versions, sorted by time and from
+--   the larger code to the smaller: u6 time, u1 code, u4 count.
 -- (3 + 6a + 11b is never 10, so the length tells the forms apart.)
 --
 -- A label version is kept while a score may still come that it would join (label time > low), or while it is the best of a
@@ -35,16 +36,23 @@ local function decode_entry(value)
     return predictions, versions
 end
 
+-- Where the version is in the versions, or would be: they are sorted, of those that a prediction joins the last is its best.
+local function place_of(versions, time, code)
+    local low, high = 1, #versions + 1
+    while low < high do
+        local middle = math.floor((low + high) / 2)
+        local version = versions[middle]
+        if version[1] < time or (version[1] == time and version[2] > code) then low = middle + 1 else high = middle end
+    end
+    return low
+end
+
 -- The entry's bytes, or nil when nothing is left to keep; second: true when it is in the general form.
 local function encode_entry(predictions, versions, low, horizon)
     local best = {}
     for i, time in ipairs(predictions) do
-        for k, version in ipairs(versions) do
-            if joins(time, version[1], horizon) then
-                local top = best[i] and versions[best[i]]
-                if not top or version[1] > top[1] or (version[1] == top[1] and version[2] < top[2]) then best[i] = k end
-            end
-        end
+        local last = place_of(versions, time + horizon + 1, 255) - 1
+        if last > 0 and versions[last][1] > time then best[i] = last end
     end
     local needed = {}
     for _, k in pairs(best) do needed[k] = true end
