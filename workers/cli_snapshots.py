@@ -48,6 +48,30 @@ def list_snapshots(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = 
     console.print(table)
 
 
+@app.command("refits", epilog="Example: stream-calib snapshot refits --json")
+def list_refits(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+    """Every refit that was asked for, oldest first: why, how it ended, and what the gate found; refused ones too."""
+    with readable_errors():
+        loaded = load(config)
+        state = open_state(loaded)
+        reports, log = state.snapshots.reports(), state.snapshots.log()
+    if as_json:
+        print_json([report.model_dump(mode="json") for report in reports])
+        return
+    table = Table(title=f"Refits of {state.model_key}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in ("from pane", "kind", "asked for by", "ended", "gain", "what came of it"):
+        widest = {"from pane": "2013-03-01", "what came of it": "000012-89abcdef0123"}.get(column)
+        table.add_column(column, min_width=None if widest is None else len(widest))
+    for report in reports:
+        asked = [f"{entry.actor}: {entry.reason}" for entry in log.manual_at(report.pane)]
+        by = "; ".join(asked) if report.reason == "manual" else report.reason
+        gain = "" if report.gate is None or report.gate.gain is None else f"{report.gate.gain:+.5f}"
+        when = utc_of_pane(report.pane, loaded.windows.pane_ms)
+        refused_for = ", ".join(code.replace("_", " ") for code in report.refused_for)
+        table.add_row(when, report.kind, by, report.outcome, gain, report.version or refused_for or report.detail)
+    console.print(table)
+
+
 @app.command(epilog="Examples: stream-calib snapshot show ; stream-calib snapshot show 000012-89abcdef0123")
 def show(
     version: Annotated[

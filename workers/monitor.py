@@ -38,6 +38,8 @@ _MAX_RECORDS, _FEWEST_RECORDS = 5_000, 100
 _LEASE_MS = 5_000
 _LEASE_RETRY_MS = 500
 _EVERY_MS = 1_000
+_REPORT_BUSY_MS = 50
+"""While there are unread records, others may wait for what this process says of its clocks."""
 
 
 class Monitor(Role):
@@ -79,7 +81,9 @@ class Monitor(Role):
         self._known_signatures: set[int] = set()
         self._uncommitted: set[TopicPartition] = set()
         self._records_a_poll = _FEWEST_RECORDS
-        self._committed_at = self._lease_until = self._lease_asked = self._reported_at = 0
+        self._committed_at = self._lease_until = self._lease_asked = 0
+        self._reported_at = self._looked_behind_at = 0
+        self._reported_busy = False
         self._open_since: tuple[str, int] = ("", 0)
         self._closer = Closer(
             state.shards,
@@ -114,8 +118,13 @@ class Monitor(Role):
             self._apply(polled)
         self._note_ends(polled)
         self._commit_positions()
-        if self._clock_ms() - self._reported_at >= _EVERY_MS:
+        now = self._clock_ms()
+        if now - self._looked_behind_at >= _EVERY_MS:
+            self._looked_behind_at = now
             self._rewind_behind()
+        busy = any(partition not in self._idle_since for partition in self._marks)
+        if now - self._reported_at >= (_REPORT_BUSY_MS if busy or self._reported_busy else _EVERY_MS):
+            self._reported_busy = busy
             self._report()
         if self._has_lease():
             self._closer.advance()

@@ -8,7 +8,13 @@ import threading
 import time
 from abc import ABC, abstractmethod
 
-from stream_calib.errors import PositionLostError, StateUnavailableError, TopicRecreatedError, TransportError
+from stream_calib.errors import (
+    PositionLostError,
+    StateUnavailableError,
+    StreamCalibError,
+    TopicRecreatedError,
+    TransportError,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,7 +60,8 @@ class RoleLoop(threading.Thread):
         except Exception as error:
             # Kept for the main thread, which ends the process with it; nothing is swallowed.
             self.error = error
-            _LOG.critical("%s ended: %s", self.role.name, error, exc_info=error)
+            # What we raise on purpose says what to do; where it was raised is for our own faults.
+            _LOG.critical("%s ended: %s", self.role.name, error, exc_info=not isinstance(error, StreamCalibError))
         finally:
             self._stop_asked.set()
             self._close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from rich.table import Table
 
 from stream_calib.alerts.model import Alert
 from stream_calib.config import Config
+from stream_calib.windows.panes import ENDED_CLOCK_MS
 from workers.deployment import State
 from workers.time_text import age, utc_minute, utc_of_pane
 from workers.totals import outcome_totals
@@ -35,6 +37,7 @@ def status_facts(state: State, config: Config, now_ms: int) -> dict[str, Any]:
             for name in ("first_pane", "closed", "matured", "decided")
         },
         "pane_ms": config.windows.pane_ms,
+        "clocks_ms": _clocks(state),
         "open_request": fields["open_request"] or None,
         "refits": {
             outcome: sum(r.outcome == outcome for r in reports) for outcome in sorted({r.outcome for r in reports})
@@ -51,6 +54,28 @@ def status_facts(state: State, config: Config, now_ms: int) -> dict[str, Any]:
     }
 
 
+def _clocks(state: State) -> dict[str, int | None]:
+    """The least clock over the partitions of each side: panes wait for it. None: a partition has had no event yet."""
+    found: dict[str, list[int | None]] = {"scores": [], "labels": []}
+    for shard in state.shards.progress():
+        for input_key, mark in shard.marks.items():
+            found["scores" if input_key.startswith("s:") else "labels"].append(mark.clock_ms)
+    return {side: None if None in clocks or not clocks else min(filter(None, clocks)) for side, clocks in found.items()}
+
+
+def waits_for(clocks_ms: Mapping[str, int | None]) -> str:
+    """What holds the next pane up, from the least clock of each side."""
+    silent = [side for side, clock in clocks_ms.items() if clock is None]
+    known = {side: clock for side, clock in clocks_ms.items() if clock is not None}
+    if silent:
+        return f"a first event on every partition of {' and '.join(silent)}"
+    least = min(known.values())
+    if least >= ENDED_CLOCK_MS:
+        return "nothing: every partition has ended"
+    sides = " and ".join(side for side, clock in known.items() if clock == least)
+    return f"later {sides}: the slowest partition stands at {utc_minute(least)} UTC"
+
+
 def status_tables(facts: dict[str, Any]) -> list[Table]:
     """The same for people."""
     head = Table(title=f"{facts['model']}  (state {facts['generation']})", title_justify="left", show_header=False)
@@ -59,6 +84,7 @@ def status_tables(facts: dict[str, Any]) -> list[Table]:
         if name != "first_pane":
             end = "nothing yet" if pane is None else f"up to {utc_of_pane(pane + 1, facts['pane_ms'])} UTC"
             head.add_row(name, end)
+    head.add_row("waits for", waits_for(facts["clocks_ms"]))
     head.add_row("refits", ", ".join(f"{n} {outcome}" for outcome, n in facts["refits"].items()) or "none yet")
     head.add_row("in flight", facts["open_request"] or "-")
 

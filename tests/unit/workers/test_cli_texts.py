@@ -9,9 +9,10 @@ import pytest
 from rich.table import Table
 
 from stream_calib.errors import ConfigurationError
+from stream_calib.windows.panes import ENDED_CLOCK_MS
 from workers.cli_common import console
 from workers.cli_snapshots import _user
-from workers.status import status_tables
+from workers.status import status_tables, waits_for
 
 ODD = "group=[/x] [red] :smile: moved"
 
@@ -25,6 +26,7 @@ def test_brackets_in_values_of_records_are_shown_as_they_are() -> None:
         "snapshot": None,
         "panes": {"first_pane": 1, "closed": None, "matured": 1, "decided": 1},
         "pane_ms": 3_600_000,
+        "clocks_ms": {"scores": 0, "labels": 60_000},
         "open_request": None,
         "refits": {},
         "outcomes": {},
@@ -51,3 +53,18 @@ def test_a_user_without_a_name_is_asked_for_one(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(getpass, "getuser", nameless)
     with pytest.raises(ConfigurationError, match="--actor"):
         _user()
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "says"),
+    [
+        (None, 0, "a first event on every partition of scores"),
+        (None, None, "scores and labels"),
+        (3_600_000, 7_200_000, "later scores: the slowest partition stands at 1970-01-01 01:00 UTC"),
+        (7_200_000, 3_600_000, "later labels: the slowest partition stands at 1970-01-01 01:00 UTC"),
+        (3_600_000, 3_600_000, "later scores and labels"),
+        (ENDED_CLOCK_MS, ENDED_CLOCK_MS, "every partition has ended"),
+    ],
+)
+def test_status_says_what_the_panes_wait_for(scores: int | None, labels: int | None, says: str) -> None:
+    assert says in waits_for({"scores": scores, "labels": labels})
