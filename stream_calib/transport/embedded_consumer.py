@@ -31,6 +31,10 @@ _LOG = logging.getLogger(__name__)
 _MAX_WAIT_MS = 500
 """A waiting member looks this often for partitions to take or to give up."""
 
+_BYTES_A_POLL = 32 << 20
+"""About, judged by the size of the records before: a backlog of large records must not take all memory, nor what is
+made of a poll be more than the server takes in one call."""
+
 _WAIT_UNASSIGNED_MS = 50
 """The same for a member that has nothing to read, which no record can wake."""
 
@@ -60,6 +64,8 @@ class EmbeddedConsumer(Consumer):
         """Partitions whose committed position is not known since a commit failed."""
         self._paused: frozenset[TopicPartition] = frozenset()
         self._turn = 0
+        self._record_bytes = 0.0
+        """Of the last records; after large ones it goes down by half a poll. 0: not known yet."""
 
     def poll(self, max_records: int, timeout_ms: int) -> PolledBatch:
         deadline = time.monotonic() + timeout_ms / 1000
@@ -135,6 +141,10 @@ class EmbeddedConsumer(Consumer):
         """Reads and heartbeat in one round trip. Partitions that are new with this heartbeat give records next time."""
         known = self._membership.leases
         backlog = {p: lease.end - self._position(p) for p, lease in known.items()}
+        if not self._record_bytes:
+            self._record_bytes = self._first_size()
+        if self._record_bytes:
+            max_records = min(max_records, max(1, int(_BYTES_A_POLL / self._record_bytes)))
         counts = fair_counts(self._readable(), backlog, max_records, self._turn)
         self._turn += 1
         *found, reply = self._round_trip(counts)
@@ -159,10 +169,22 @@ class EmbeddedConsumer(Consumer):
                 records += unpack(partition, owned[partition][:count])
                 start = self._position(partition)
                 ranges[partition] = OffsetRange(start, start + count)
+        if sizes := [len(entry[1][1]) for entries in owned.values() for entry in entries]:
+            self._record_bytes = max(sum(sizes) / len(sizes), self._record_bytes / 2)
         for partition, span in ranges.items():
             self._positions[partition] = span.end
         at_end = frozenset(p for p, lease in leases.items() if self._position(p) == lease.end)
         return PolledBatch(records, ranges, at_end)
+
+    def _first_size(self) -> float:
+        """Bytes of the largest of the partitions' next records; 0 where there is none."""
+        with (
+            answering(TransportError, "looking at the first records"),
+            self._client.pipeline(transaction=False) as pipeline,
+        ):
+            for partition in self._readable():
+                pipeline.xrange(stream_key(partition), entry_id(self._position(partition)), "+", 1)
+            return float(max((len(entry[1][1]) for entries in pipeline.execute() for entry in entries), default=0))
 
     def _lost_a_commit(self, known: Mapping[TopicPartition, Lease]) -> bool:
         """Whether the server has forgotten a commit that it had answered, and still knows the heartbeat before it."""

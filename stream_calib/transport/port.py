@@ -82,8 +82,9 @@ class Consumer(ABC):
     def poll(self, max_records: int, timeout_ms: int) -> PolledBatch:
         """Up to `max_records` records from the assigned partitions, fairly; waits up to `timeout_ms` for the first.
 
-        Also keeps the membership alive and takes up new assignments. Raises PositionLostError when a position lies
-        before the start of the log, TopicRecreatedError when a topic was replaced, TransportError when the log is away.
+        Fewer where they are large: a poll takes some tens of megabytes. Also keeps the membership alive and takes up
+        new assignments. Raises PositionLostError when a position lies before the start of the log, TopicRecreatedError
+        when a topic was replaced, TransportError when the log is away.
         """
 
     @abstractmethod
