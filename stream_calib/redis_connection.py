@@ -106,7 +106,10 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
         yield
     except (AuthenticationError, AuthorizationError, NoPermissionError) as error:
         raise ConfigurationError(f"the Redis-compatible server refused access while {doing}: {error}") from error
-    except (RedisConnectionError, RedisTimeoutError, BusyLoadingError, OutOfMemoryError, ReadOnlyError) as error:
+    except (OutOfMemoryError, ReadOnlyError, BusyLoadingError, NoScriptError) as error:
+        # A script is sent again where it is missing; that it is missing then too is somebody flushing scripts just now.
+        raise error_class(f"the Redis-compatible server refused while {doing}: {error}") from error
+    except (RedisConnectionError, RedisTimeoutError) as error:
         reason = str(error).rstrip(".")
         raise error_class(f"no answer from the Redis-compatible server while {doing}: {reason}; retry later") from error
     except ResponseError as error:

@@ -114,11 +114,17 @@ def test_a_full_or_lost_server_is_the_given_error(own_redis: EmbeddedServer) -> 
     script = LuaScript("stream_calib.transport", "embedded_append.lua", error_class=TransportError)
     with connect(own_redis.url, retries=0) as client:
         client.config_set("maxmemory", "1")
-        with pytest.raises(TransportError, match="while setting"), answering(TransportError, "setting"):
+        with pytest.raises(TransportError, match="refused while setting"), answering(TransportError, "setting"):
             client.set("a", b"1")
         own_redis.kill()
         with pytest.raises(TransportError, match="while running embedded_append"):
             script(client, ["a"], [b"1"])
+
+
+def test_a_script_that_is_flushed_again_and_again_is_the_given_error(own_redis: EmbeddedServer) -> None:
+    with connect(own_redis.url) as client, pytest.raises(TransportError, match="refused while running"):
+        with answering(TransportError, "running it"):
+            client.evalsha("0" * 40, 0)
 
 
 def test_a_url_that_is_none_is_a_configuration_error() -> None:
