@@ -122,9 +122,9 @@ def test_a_full_or_lost_server_is_the_given_error(own_redis: EmbeddedServer) -> 
 
 
 def test_a_script_that_is_flushed_again_and_again_is_the_given_error(own_redis: EmbeddedServer) -> None:
-    with connect(own_redis.url) as client, pytest.raises(TransportError, match="refused while running"):
-        with answering(TransportError, "running it"):
-            client.evalsha("0" * 40, 0)
+    refused = pytest.raises(TransportError, match="refused while running")
+    with connect(own_redis.url) as client, refused, answering(TransportError, "running it"):
+        client.evalsha("0" * 40, 0)
 
 
 def test_a_url_that_is_none_is_a_configuration_error() -> None:
