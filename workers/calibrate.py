@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stream_calib import metrics
 from stream_calib.config import Config
-from stream_calib.errors import FencedError
+from stream_calib.errors import FencedError, StateUnavailableError
 from stream_calib.events.blocks import blocks_of
 from stream_calib.events.contracts import Decoded, ModelKey
 from stream_calib.events.control import clock_record
@@ -102,7 +102,7 @@ class Calibrate(Role):
         self._reported_version: str | None = None
         self._status_at = 0
         self._clock_at: dict[TopicPartition, int] = {}
-        self._waiting = False
+        self._waiting = self._status_failed = False
 
     def open(self) -> None:
         self.close()
@@ -127,6 +127,7 @@ class Calibrate(Role):
             self._waiting = True
             self._report(served)
             return False
+        asked_at = self._clock_ms()
         # A short wait, so that a new snapshot is seen within `snapshot_poll` while there is no traffic too.
         polled = self._consumer.poll(
             self._config.serving.max_batch_records, min(_POLL_MS, self._config.serving.snapshot_poll_ms)
@@ -136,18 +137,21 @@ class Calibrate(Role):
                 outputs, decoded = self._transform.apply(polled.records, served)
                 self._consumer.commit(outputs, {p: r.end for p, r in polled.ranges.items()})
                 self._count(served, decoded)
-            self._write_clocks(polled)
+            self._write_clocks(polled, asked_at)
         except FencedError as error:
             _LOG.info("calibrate drops a batch: %s", error)
         self._report(served)
         # The poll has waited already.
         return True
 
-    def _write_clocks(self, polled: PolledBatch) -> None:
-        """At the end of its input, a partition's clock follows wall time, so that panes close without traffic."""
+    def _write_clocks(self, polled: PolledBatch, now: int) -> None:
+        """At the end of its input, a partition's clock follows wall time, so that panes close without traffic.
+
+        `now`: when the poll began. Of what came after it, while the batch was worked off or the process stood still,
+        nothing is known, and a clock that was ahead of it would make it late.
+        """
         if self._config.serving.clock_records == "off":
             return
-        now = self._clock_ms()
         due = [p for p in sorted(polled.at_end) if now - self._clock_at.get(p, 0) >= _CLOCK_EVERY_MS]
         if due:
             value, headers = clock_record(now - self._config.windows.score_lateness_ms)
@@ -181,8 +185,16 @@ class Calibrate(Role):
             "partitions": sorted(str(p) for p in self._consumer.assignment()),
             "rejected": dict(self._rejected),
         }
-        self._state.board.put(MemberStatus(self.name, self._member, now, facts))
         self._status_at, self._reported_version = now, version
+        try:
+            self._state.board.put(MemberStatus(self.name, self._member, now, facts))
+        except StateUnavailableError as error:
+            # A state that is full can still be read, and that is all that serving needs.
+            if not self._status_failed:
+                _LOG.warning("calibrate serves on, but cannot write its status: %s", error)
+            self._status_failed = True
+        else:
+            self._status_failed = False
 
     def close(self) -> None:
         self._opened.close()
