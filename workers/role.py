@@ -74,7 +74,7 @@ class RoleLoop(threading.Thread):
             _LOG.warning("%s ends without giving up what it held: %s", self.role.name, error)
 
     def _loop(self) -> None:
-        opened, pause = False, _FIRST_PAUSE_S
+        opened, pause, tried_again_at = False, _FIRST_PAUSE_S, time.monotonic()
         while not self._stop_asked.is_set():
             try:
                 if not opened:
@@ -82,13 +82,15 @@ class RoleLoop(threading.Thread):
                     opened = True
                 if not self.role.step():
                     self._stop_asked.wait(self._idle_wait_s)
-                pause = _FIRST_PAUSE_S
             except (TopicRecreatedError, PositionLostError):
                 raise  # going on would count other records, or miss some; somebody has to decide
             except (StateUnavailableError, TransportError) as error:
+                # A step that went well says little: every other one may need the server that is away.
+                if time.monotonic() - tried_again_at > pause:
+                    pause = _FIRST_PAUSE_S
                 _LOG.warning("%s pauses for %.2g s: %s", self.role.name, pause, error)
                 self._stop_asked.wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                pause, tried_again_at = min(2 * pause, _LONGEST_PAUSE_S), time.monotonic()
 
 
 def wall_clock_ms() -> int:

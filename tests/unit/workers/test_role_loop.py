@@ -59,6 +59,13 @@ def test_a_server_that_is_away_is_tried_again(error: Exception) -> None:
     assert role.closed == 1
 
 
+def test_pauses_grow_also_where_every_other_step_goes_well(caplog: pytest.LogCaptureFixture) -> None:
+    """As the monitor's do while the state is full: it takes up its partitions and cannot apply what it reads."""
+    run([StateUnavailableError("full"), True] * 3)
+    pauses = [record.getMessage() for record in caplog.records if "pauses for" in record.getMessage()]
+    assert [text.split("pauses for ")[1].split(" s:")[0] for text in pauses] == ["0.05", "0.1", "0.2"]
+
+
 @pytest.mark.parametrize("error", [StateError("damaged"), TopicRecreatedError("another"), PositionLostError("gone")])
 def test_an_error_that_waiting_does_not_mend_ends_the_role_and_is_kept_for_the_process(error: Exception) -> None:
     role, loop = run([True, error, True])
