@@ -114,6 +114,7 @@ class Calibrate(Role):
         serving = self._config.serving
         self._follower = SnapshotFollower(
             self._state.store,
+            list(self._config.scores.attributes),
             poll_ms=serving.snapshot_poll_ms,
             max_staleness_ms=serving.max_snapshot_staleness_ms,
             clock_ms=lambda: time.monotonic_ns() // 1_000_000,

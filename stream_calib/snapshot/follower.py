@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stream_calib.calibration.served_map import ServedMap
-from stream_calib.errors import DamagedSnapshotError, StateUnavailableError
+from stream_calib.errors import DamagedSnapshotError, SnapshotError, StateUnavailableError
 from stream_calib.snapshot.compiled import compile_snapshot
 from stream_calib.snapshot.model import LevelSnapshot, ResolvedSnapshot, decode_snapshot, resolve, sequence_of
 from stream_calib.windows.state_store import Commit, StateStore
+
+_LOG = logging.getLogger(__name__)
 
 _VERIFY_POLLS = 60
 """Polls between two looks at whether the store still has the blobs that are served."""
@@ -30,14 +33,24 @@ class Served:
 
 
 class SnapshotFollower:
-    """Gives the snapshot to serve, and keeps the last good one while the store is away or holds damaged bytes.
+    """Gives the snapshot to serve, and keeps the last good one while the store is away or holds what cannot be served.
 
     It never goes to a lower sequence number unless the history has a rollback to it after the version that it holds.
     Where the store lost the blobs of what is served, it puts them back; it never moves the pointer. Not thread-safe.
     """
 
-    def __init__(self, state: StateStore, *, poll_ms: int, max_staleness_ms: int, clock_ms: Callable[[], int]) -> None:
-        """`clock_ms`: monotonic, milliseconds."""
+    def __init__(
+        self,
+        state: StateStore,
+        attributes: Sequence[str],
+        *,
+        poll_ms: int,
+        max_staleness_ms: int,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        """`attributes`: names, in the order in which the scores' signatures hold their values. `clock_ms`: monotonic,
+        milliseconds."""
+        self._attributes = tuple(attributes)
         self._state, self._poll_ms, self._max_staleness_ms, self._clock_ms = state, poll_ms, max_staleness_ms, clock_ms
         self._served: Served | None = None
         self._blobs: dict[str, bytes] = {}
@@ -45,7 +58,7 @@ class SnapshotFollower:
         self._reached_ms: int | None = None
         self._since_verified = 0
         self.damaged: str | None = None
-        """Version that the pointer names and that cannot be loaded; None where all is well."""
+        """Version that the pointer names and that cannot be served; None where all is well."""
         self.behind = False
         """The pointer is behind what is served without a logged rollback: the store lost writes."""
 
@@ -59,7 +72,7 @@ class SnapshotFollower:
         often while it is away and each attempt takes long.
 
         Raises StateUnavailableError where the store has been away for longer than `max_staleness_ms`, or was never
-        reached; DamagedSnapshotError where the current snapshot cannot be loaded and there is none to go on with.
+        reached; SnapshotError where the current snapshot cannot be served and there is none to go on with.
         """
         now = self._clock_ms()
         if self._next_poll_ms is not None and now < self._next_poll_ms:
@@ -85,8 +98,10 @@ class SnapshotFollower:
     def _poll(self) -> None:
         pointer = self._state.read(["current"])["current"] or None
         held = self._served
-        self.behind = held is not None and (pointer is None or self._lost(held, pointer))
+        was_behind, self.behind = self.behind, held is not None and (pointer is None or self._lost(held, pointer))
         if self.behind:
+            if held is not None and not was_behind:
+                _LOG.warning("snapshot %s is served on: the state has lost writes, it names %s", held.version, pointer)
             self._put_back()
         elif held is not None and pointer == held.version:
             self.damaged = None
@@ -113,21 +128,31 @@ class SnapshotFollower:
         try:
             resolved, blobs = self._load(version)
             self._served = Served(version, resolved.sequence, compile_snapshot(resolved))
-        except DamagedSnapshotError:
-            self.damaged = version
+        except SnapshotError as error:
             if self._served is None:
                 raise
+            if self.damaged != version:
+                _LOG.error("snapshot %s is served on: %s", self._served.version, error)
+            self.damaged = version
             return
         self._blobs, self.damaged, self._since_verified = blobs, None, 0
 
     def _load(self, version: str) -> tuple[ResolvedSnapshot, dict[str, bytes]]:
         blobs = {f"snapshot:{version}": self._blob(version)}
         snapshot = decode_snapshot(version, blobs[f"snapshot:{version}"])
-        if not isinstance(snapshot, LevelSnapshot):
-            return resolve(version, snapshot, None), blobs
-        below = self._blob(snapshot.structure)
-        blobs[f"snapshot:{snapshot.structure}"] = below
-        return resolve(version, snapshot, decode_snapshot(snapshot.structure, below)), blobs
+        structure = None
+        if isinstance(snapshot, LevelSnapshot):
+            below = self._blob(snapshot.structure)
+            blobs[f"snapshot:{snapshot.structure}"] = below
+            structure = decode_snapshot(snapshot.structure, below)
+        resolved = resolve(version, snapshot, structure)
+        if resolved.structure.attributes != self._attributes:
+            # Its offsets would be given to the values of other attributes.
+            raise SnapshotError(
+                f"snapshot {version} is over the attributes {_listed(resolved.structure.attributes)}, the configuration"
+                f" has {_listed(self._attributes)}: put them back, in their order, or give the model another version"
+            )
+        return resolved, blobs
 
     def _blob(self, version: str) -> bytes:
         (encoded,) = self._state.blobs([f"snapshot:{version}"])
@@ -142,3 +167,7 @@ class SnapshotFollower:
         lost = {n: self._blobs[n] for n, found in zip(names, stored, strict=True) if found != self._blobs[n]}
         if lost:
             self._state.commit(Commit(blobs=lost))
+
+
+def _listed(attributes: Sequence[str]) -> str:
+    return ", ".join(attributes) or "(none)"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from stream_calib.errors import DamagedSnapshotError, StateUnavailableError
+from stream_calib.errors import DamagedSnapshotError, SnapshotError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.follower import SnapshotFollower
 from stream_calib.snapshot.store import SnapshotStore
@@ -39,8 +39,10 @@ class Deployment:
         self.follower = self.new_follower()
         self.published = 0
 
-    def new_follower(self) -> SnapshotFollower:
-        return SnapshotFollower(self.state, poll_ms=1_000, max_staleness_ms=60_000, clock_ms=lambda: self.now)
+    def new_follower(self, attributes: Sequence[str] = ("região", "device")) -> SnapshotFollower:
+        return SnapshotFollower(
+            self.state, attributes, poll_ms=1_000, max_staleness_ms=60_000, clock_ms=lambda: self.now
+        )
 
     def publish(self) -> str:
         self.published += 1
@@ -242,3 +244,24 @@ def test_level_snapshots_are_served_and_both_blobs_put_back(here: Deployment) ->
     for _ in range(60):
         here.served()
     assert all(name in here.state._blobs for name in names)
+
+
+@pytest.mark.parametrize("attributes", [("device", "região"), ("região",), ("região", "device", "plan"), ()])
+def test_a_snapshot_over_other_attributes_is_never_served(here: Deployment, attributes: tuple[str, ...]) -> None:
+    """Its offsets go by position: they would be given to the values of other attributes."""
+    other = here.new_follower(attributes)
+    assert other.current() is None
+    version = here.publish()
+    here.now += 1_000
+    with pytest.raises(SnapshotError, match=f"{version} is over the attributes região, device"):
+        other.current()
+
+
+def test_what_cannot_be_served_is_logged_once(here: Deployment, caplog: pytest.LogCaptureFixture) -> None:
+    first = here.publish()
+    assert here.served() == first
+    here.state.commit(Commit(fields={"current": "nonsense"}))
+    for _ in range(3):
+        assert here.served() == first
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert f"snapshot {first} is served on" in caplog.text
