@@ -1,4 +1,4 @@
-"""Outcome classes of a model key so far: pane records plus the counters of panes that have not matured."""
+"""Outcome classes of a model key so far: pane records, and counters of panes that have not matured or never will."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ def outcome_totals(state: StateStore, shards: ShardStore) -> dict[str, int]:
     winners, labelled and unlabelled speak of matured panes, the others of everything applied.
     """
     totals = Counter[str]()
-    last = -1
+    first = last = -1
     for record in pane_records(state):
+        first = record.pane if first == -1 else first
         totals.update(record.counts)
         totals.update({"labelled": record.labelled, "unlabelled": record.unlabelled})
         last = record.pane
     totals.update(shards.counts_after(last))
+    totals.update(shards.counts_before(first))
     names = ("accepted", "winners", "labels", "matched", "labelled", "unlabelled")
     drops = ("score_late", "score_skewed", "label_late", "label_skewed")
     return {name: totals[name] for name in (*names, *drops)}

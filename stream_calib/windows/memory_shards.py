@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -176,10 +176,16 @@ class MemoryShards(ShardStore):
         return PaneCounters(counts, entries, cut)
 
     def counts_after(self, pane: int) -> dict[str, int]:
+        return self._counts(lambda counted: counted > pane)
+
+    def counts_before(self, pane: int) -> dict[str, int]:
+        return self._counts(lambda counted: counted < pane)
+
+    def _counts(self, wanted: Callable[[int], bool]) -> dict[str, int]:
         total = Counter[str]()
         for shard in self._shards:
             for (kind, p), n in shard.counts.items():
-                total[kind] += n if p > pane else 0
+                total[kind] += n if wanted(p) else 0
         return {kind: n for kind, n in total.items() if n}
 
     def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:

@@ -8,7 +8,7 @@ holds, and for how long, stands at the head of lua/apply.lua.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -182,6 +182,12 @@ class RedisShards(ShardStore):
         return PaneCounters(counts, {i: _entry(pane, place) for i, place in zip(inputs, reply[3], strict=True)}, cut)
 
     def counts_after(self, pane: int) -> dict[str, int]:
+        return self._counts(lambda counted: counted > pane)
+
+    def counts_before(self, pane: int) -> dict[str, int]:
+        return self._counts(lambda counted: counted < pane)
+
+    def _counts(self, wanted: Callable[[int], bool]) -> dict[str, int]:
         total = Counter[str]()
         with answering(StateUnavailableError, "reading counters"):
             pipeline = self._client.pipeline(transaction=False)
@@ -190,7 +196,7 @@ class RedisShards(ShardStore):
             for counters in pipeline.execute():
                 for name, n in counters.items():
                     kind, _, p = name.decode().partition(":")
-                    total[kind] += int(n) if int(p) > pane else 0
+                    total[kind] += int(n) if wanted(int(p)) else 0
         return {kind: n for kind, n in total.items() if n}
 
     def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:

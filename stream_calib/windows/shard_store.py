@@ -232,6 +232,11 @@ class ShardStore(ABC):
         """Counters as in `PaneCounters`, summed over all shards and later panes: what no pane record has yet."""
 
     @abstractmethod
+    def counts_before(self, pane: int) -> dict[str, int]:
+        """The same over earlier panes. Before a generation's first pane: labels of what was scored before it, which are
+        of no pane that will ever mature."""
+
+    @abstractmethod
     def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:
         """Drops the pane. True when it is gone; False when the shard's clocks forbid it now, or an earlier pane is
         still there (it was rolled back). Repeatable after a crash in the middle."""

@@ -294,6 +294,16 @@ def test_a_late_label_counts_once_and_an_accepted_one_within_the_grace_is_joined
     assert join.matured(1).counts == {"label_late": 1}
 
 
+def test_labels_of_what_was_scored_before_the_first_pane_are_counted(join: Join) -> None:
+    join.write(L, label("x", -25), label("y", -5), label("a", 2))
+    join.write(S, block(("a", 1)))
+    assert join.store.counts_before(PANE_0) == {"labels": 2}
+    assert join.store.counts_after(PANE_0 - 1) == {"accepted": 1, "labels": 1, "matched": 1}
+    join.move_clocks(60)
+    assert join.remove(0) == [True]
+    assert join.store.counts_before(PANE_0) == {"labels": 2}
+
+
 def test_a_new_winner_looks_at_the_held_labels_again(join: Join) -> None:
     """A label beyond the new winner's horizon is no longer joined, one before the old winner's time is now."""
     join.write(S, block(("a", 9), ("b", 9)))

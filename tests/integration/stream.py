@@ -1,7 +1,7 @@
 """The flights as a stream with everything in it that happens to real ones, seeded.
 
 Scores: repeated, with another score, again hours later, too late. Labels: corrected, withdrawn (null and tombstone),
-unmatched (no such id, before the score, beyond the horizon), too late.
+unmatched (no such id, beyond the horizon, from before the stream began), too late.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ def flight_days(days: int, seed: int = 1) -> list[EventDay]:
     first_ms, end_ms = used[0].start_ms, used[-1].start_ms + DAY_MS
     for event in _events(flights, used[-1].scores.stop, used[-1].labels.stop, random_, end_ms):
         result[(event.emit_ms - first_ms) // DAY_MS].events.append(event)
+    # Outcomes of what was scored before the stream began: they are of panes that it does not have.
+    early = ({"event_id": f"early-{i}", "ts": first_ms - (i + 1) * HOUR_MS // 4, "label": i % 2} for i in range(40))
+    result[0].events += [_label(event, first_ms) for event in early]
     for day in result:
         day.events.sort(key=lambda event: event.emit_ms)
     return result

@@ -89,6 +89,9 @@ class InterruptedShards(ShardStore):
     def read_counters(self, shard: int, pane: int, guard: ReadGuard) -> PaneCounters | None:
         return self._do(lambda: self._world.store.read_counters(shard, pane, guard))
 
+    def counts_before(self, pane: int) -> dict[str, int]:
+        return self._do(lambda: self._world.store.counts_before(pane))
+
     def counts_after(self, pane: int) -> dict[str, int]:
         return self._do(lambda: self._world.store.counts_after(pane))
 
