@@ -61,6 +61,8 @@ def run(
     logging.basicConfig(level=log_level.value, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with readable_errors():
         loaded = load(config)
+        with open_log(loaded) as log:
+            create_topics(log, loaded)
         run_roles([name.value for name in dict.fromkeys(role)], loaded)
 
 
