@@ -214,7 +214,9 @@ class Monitor(Role):
     def _read_again(self, partition: TopicPartition, mark: Mark) -> None:
         metrics.REWINDS.inc()
         _LOG.warning("%s is read again from %s: a shard has lost writes", partition, mark.next)
-        self._known_signatures.clear()  # a store that lost rows may have lost what was put before them
+        # A store that lost rows may have lost what was put before them, and whose it is.
+        self._known_signatures.clear()
+        self._claim()
         self._rewind(partition, mark)
 
     def _refuse(self, records: list[Record], rejects: list[Reject]) -> None:

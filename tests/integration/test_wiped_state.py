@@ -1,4 +1,4 @@
-"""The state is wiped under running processes: it is derived again from the log, and is bound to the configuration again."""
+"""The state is wiped under running processes: it is derived from the log and bound to the configuration again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.services
 def test_a_wiped_state_is_derived_and_claimed_again(month: list[EventDay], tmp_path: Path) -> None:
     days = month[:4]
     with deployment(tmp_path, own_state=True) as deployed:
-        for role in ("calibrate", "monitor"):
+        for role in ("calibrate", "monitor", "refit"):
             deployed.start(role)
         written = list(as_written(days))
         for day, records in zip(days[:2], written, strict=False):
@@ -31,7 +31,7 @@ def test_a_wiped_state_is_derived_and_claimed_again(month: list[EventDay], tmp_p
             deployed.log.produce(records + deployed.clocks(day.end_ms))
         deployed.log.produce(deployed.clocks(days[-1].end_ms, end=True))
         deployed.until_served()
-        deployed.until(lambda: deployed.cursor("matured") == last_pane(days), "the last pane to mature")
+        deployed.until(lambda: deployed.cursor("decided") == last_pane(days), "the last pane to be decided")
         found = find(deployed)
         claimed = deployed.state.store.read(("generation", "topics"))
     check_one_output_each(found)
