@@ -58,7 +58,7 @@ def role_processes(
 ) -> Iterator[RoleProcesses]:
     """Starts the roles, each in a process (and process group) of its own, and ends them at the end."""
     logs.mkdir(parents=True, exist_ok=True)
-    environ = {**environ, STOP_WITH_PARENT: "1"}
+    environ = {**environ, STOP_WITH_PARENT: str(os.getpid())}
     with ExitStack() as stack:
         processes = {}
         for role in roles:

@@ -30,7 +30,7 @@ _STOP_WITHIN_S = 20.0
 _LOOK_AT_PARENT_S = 1.0
 
 STOP_WITH_PARENT = "STREAM_CALIB_STOP_WITH_PARENT"
-"""Environment variable: a process that finds it set ends when the one that started it is gone."""
+"""Environment variable: id of the process that started this one, which ends when that one is gone."""
 
 
 class RoleFailedError(StreamCalibError):
@@ -60,10 +60,10 @@ def run_roles(names: Sequence[str], config: Config, stop: threading.Event | None
 
 def _wait(stop: threading.Event) -> None:
     """Until asked to stop; or orphaned, where the parent asked for that: it may be killed with no chance to stop us."""
-    if os.environ.get(STOP_WITH_PARENT) is None:
+    if not (parent_id := os.environ.get(STOP_WITH_PARENT)):
         stop.wait()
         return
-    parent = os.getppid()
+    parent = int(parent_id)  # it may be gone before we come here, so it cannot be asked for now
     while not stop.wait(_LOOK_AT_PARENT_S) and os.getppid() == parent:
         pass
     stop.set()

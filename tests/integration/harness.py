@@ -89,7 +89,7 @@ class Deployment:
             **os.environ,
             "STREAM_CALIB_LOG_URL": server.url,
             "STREAM_CALIB_REDIS_URL": self.state_server.url,
-            STOP_WITH_PARENT: "1",
+            STOP_WITH_PARENT: str(os.getpid()),
         }
         self.processes: list[RoleProcess] = []
         self.config_file = self.write_config("stream-calib.toml", overrides or {})

@@ -146,7 +146,7 @@ def test_the_server_is_killed(month: list[EventDay], month_run: tuple[Findings, 
 def test_the_server_loses_its_last_writes(month: list[EventDay], tmp_path: Path) -> None:
     """As after a loss of power: the end of the append-only file is gone. Log and state go back together; producers are
     not told, so what is compared is what lies in the topics then."""
-    random_, days = random.Random(20130302), month[:14]
+    random_, days = random.Random(20130302), month[:9]
     with deployment(tmp_path, SETTINGS) as deployed:
         for role in ROLES:
             deployed.start(role)

@@ -34,6 +34,8 @@ def test_everything_twice_with_other_partitions_and_order(
     with deployment(tmp_path, SETTINGS) as deployed:
         for role in ("calibrate", "calibrate", "monitor", "monitor", "monitor"):
             deployed.start(role, module="tests.integration.twice")
+        # What changes hands between its two deliveries would come once to each of two monitors.
+        deployed.until(lambda: _shares(deployed) == [2, 2, 3], "the monitors to share the partitions")
         records = otherwise(month, LABEL_PARTITIONS)
         # In parts, so that batches end in many places and each monitor has its share.
         for start in range(0, len(records), 2_000):
@@ -42,6 +44,9 @@ def test_everything_twice_with_other_partitions_and_order(
         last = max(month_run[0].matured)
         deployed.until_matured(last)
         deployed.until_served()
+        for topic in (deployed.config.topics.blocks, deployed.config.topics.labels):
+            # A position is committed when its batch has come twice.
+            deployed.until(lambda t=topic: not deployed.lag("monitor", t), "the last batch to come again")  # type: ignore[misc]  # mypy cannot infer lambdas with defaults
         found = find(deployed)
         _check_delivered_twice(deployed)
     check_one_output_each(found)
@@ -49,6 +54,11 @@ def test_everything_twice_with_other_partitions_and_order(
     check_blocks_name_their_snapshot(found)
     assert cells_of(found) == cells_of(month_run[0])
     assert expected.totals["scores_duplicate"] > expected.totals["winners"]
+
+
+def _shares(deployed: Deployment) -> list[int]:
+    """Numbers of partitions that the monitors read."""
+    return sorted(len(status.facts["inputs"]) for status in deployed.statuses("monitor"))
 
 
 def _check_delivered_twice(deployed: Deployment) -> None:
