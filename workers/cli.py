@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from stream_calib.config_identity import semantic_hash
 from workers import cli_config, cli_snapshots
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
-from workers.deployment import create_topics, open_log, open_state
+from workers.deployment import create_topics, create_topics_when_up, open_log, open_state
 from workers.role import wall_clock_ms
 from workers.run import ROLES, run_roles
 from workers.status import status_facts, status_tables
@@ -61,8 +61,7 @@ def run(
     logging.basicConfig(level=log_level.value, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with readable_errors():
         loaded = load(config)
-        with open_log(loaded) as log:
-            create_topics(log, loaded)
+        create_topics_when_up(loaded)
         run_roles([name.value for name in dict.fromkeys(role)], loaded)
 
 

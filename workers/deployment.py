@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -12,7 +13,7 @@ import redis
 from stream_calib.config import Config
 from stream_calib.config_identity import semantic_hash
 from stream_calib.config_values import mask_url
-from stream_calib.errors import StateUnavailableError
+from stream_calib.errors import StateUnavailableError, TransportError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_connection import answering, connect
 from stream_calib.snapshot.store import SnapshotStore
@@ -23,6 +24,9 @@ from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
 from workers.role import wall_clock_ms
 from workers.status_board import StatusBoard
+
+_LOG_STARTS_WITHIN_S = 10.0
+_LOOK_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,21 @@ def create_topics(log: Log, config: Config) -> None:
     log.create_topic(topics.labels, config.log.label_partitions)
     for topic in (topics.dead_letters, topics.alerts):
         log.create_topic(topic, 1)
+
+
+def create_topics_when_up(config: Config) -> None:
+    """`create_topics` on a log that may still be starting, as when a machine boots. Raises the TransportError of the
+    last try when it has not come up within a few seconds: a wrong address must not look like patience."""
+    give_up = time.monotonic() + _LOG_STARTS_WITHIN_S
+    while True:
+        try:
+            with open_log(config) as log:
+                create_topics(log, config)
+            return
+        except TransportError:
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(_LOOK_AGAIN_S)
 
 
 def input_starts(log: Log, config: Config) -> dict[str, int]:
