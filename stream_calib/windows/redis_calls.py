@@ -75,8 +75,7 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
     fingerprint = np.concatenate([call.scores.fingerprint, call.labels.fingerprint])
     bucket, bucket_index = np.unique(join_buckets(fingerprint), return_inverse=True)
     join_key = len(names) + 1 + bucket_index
-    joins = keys.joins
-    names += [joins[b] for b in bucket.tolist()]
+    names += keys.joins(bucket)
 
     n_scores = len(call.scores)
     head = {
@@ -137,7 +136,7 @@ def remove_call(
     operations[:, 0:2] = _u2(len(names) + 1 + index)
     operations[:, 2:9] = fingerprint_bytes(fingerprint)[:, 1:]
     part = msgspec.msgpack.encode({"last": last, "kinds": COUNTER_KINDS, "inputs": inputs})
-    names += [keys.joins[b] for b in bucket.tolist()]
+    names += keys.joins(bucket)
     return names, [guard_bytes(guard, pane, settings), part, operations.tobytes()]
 
 

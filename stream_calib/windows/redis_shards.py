@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -42,7 +41,7 @@ _CHUNKS_A_READ = 64
 _FIELDS_A_CALL = 1_000
 _CALLS_A_ROUND_TRIP = 64
 """Of about 50 kB each."""
-_BUCKETS = 1 << 15
+_JOIN_NAMES = [b"j%d" % bucket for bucket in range(1 << 15)]
 
 
 def _script(*files: str) -> LuaScript:
@@ -65,10 +64,9 @@ class ShardKeys:
         self.marks = self.tag + b"m"
         self.counters = self.tag + b"c"
 
-    @cached_property
-    def joins(self) -> list[bytes]:
-        """The join hashes by bucket."""
-        return [self.tag + b"j%d" % bucket for bucket in range(_BUCKETS)]
+    def joins(self, buckets: NDArray[np.intp]) -> list[bytes]:
+        """The join hashes of the buckets."""
+        return [self.tag + _JOIN_NAMES[bucket] for bucket in buckets.tolist()]
 
     def rows(self, pane: int) -> bytes:
         return self.tag + b"p%d" % pane
@@ -155,7 +153,7 @@ class RedisShards(ShardStore):
         for first in range(0, max(len(fingerprint), 1), _FIELDS_A_CALL):
             part = slice(first, first + _FIELDS_A_CALL)
             hashes, counts = np.unique(bucket[part], return_counts=True)
-            names = [keys.marks, *(keys.joins[b] for b in hashes.tolist())]
+            names = [keys.marks, *keys.joins(hashes)]
             calls.append((names, [ask, counts.astype("<u2").tobytes(), fields[part].tobytes()]))
         entries: list[bytes | None] = []
         cuts = []
