@@ -209,17 +209,22 @@ class WindowsSection(Section):
         default=3_600_000, alias="pane", ge=1_000, le=7 * 86_400_000, description="Length of the slices of event time"
     )
     score_lateness_ms: DurationMs = Field(
-        default=300_000, alias="score_lateness", description="A score older than its partition's clock by more is late"
+        default=300_000,
+        alias="score_lateness",
+        le=45 * 86_400_000,
+        description="A score older than its partition's clock by more is late",
     )
     label_lateness_ms: DurationMs = Field(
         default=3_600_000,
         alias="label_lateness",
+        le=45 * 86_400_000,
         description="A label older than its partition's clock by more is late",
     )
     max_clock_skew_ms: DurationMsOrOff = Field(
         default=300_000,
         alias="max_clock_skew",
-        description='An event further ahead of its record is not counted; "off" for historical records',
+        description='An event further ahead of its record is not counted; "off" for historical records, where one event'
+        " dated in the future makes all that follows in its partition late",
     )
     max_input_skew_ms: DurationMs = Field(
         default=6 * 3_600_000, alias="max_input_skew", description="A partition further ahead of the slowest is paused"

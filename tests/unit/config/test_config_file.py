@@ -98,6 +98,7 @@ def test_the_flights_example_loads_as_it_is_meant() -> None:
         ("windows", "pane = 60", 'windows.pane = 60: a duration needs a unit; write it as text, as "5m" or "24h"'),
         ("windows", 'pane = "0s"', 'windows.pane = "0s": must be at least 1s'),
         ("labels", 'time_granularity = "0s"', 'labels.time_granularity = "0s": must be at least 1ms'),
+        ("windows", 'score_lateness = "40000d"', 'windows.score_lateness = "40000d": must be at most 45d'),
         ("windows", "shards = 0", "windows.shards = 0: must be at least 1"),
         ("windows", 'shards = "4"', 'windows.shards = "4": must be a whole number, without quotes'),
         ("windows", "shards = true", "windows.shards = true: must be a whole number, without quotes"),
@@ -182,10 +183,10 @@ def test_sections_of_the_wrong_shape(file: Path) -> None:
 @given(st.integers(0, 10**12))
 def test_durations_are_written_so_that_they_read_back(duration_ms: int) -> None:
     config = Config.model_validate(
-        {"model": {"name": "m"}, "windows": {"horizon": "1d", "score_lateness": duration_text(duration_ms)}}
+        {"model": {"name": "m"}, "windows": {"horizon": "1d"}, "refit": {"cooldown": duration_text(duration_ms)}}
     )
 
-    assert config.windows.score_lateness_ms == duration_ms
+    assert config.refit.cooldown_ms == duration_ms
 
 
 @pytest.mark.parametrize(
