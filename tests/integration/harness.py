@@ -121,6 +121,12 @@ class Deployment:
         self.processes.append(started)
         return started
 
+    def start_all(self, *roles: str) -> dict[str, RoleProcess]:
+        """One process a role, each at work when this returns."""
+        started = {role: self.start(role) for role in roles}
+        self.until(lambda: all(self.statuses(role) for role in roles), "all roles to be there")
+        return started
+
     def restart(self, killed: RoleProcess, module: str = "workers.cli") -> RoleProcess:
         """Another process in the place of one that has ended."""
         return self.start(*killed.roles, module=module)

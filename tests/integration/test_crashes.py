@@ -60,7 +60,7 @@ def test_each_role_is_killed_and_started_again(
 ) -> None:
     random_ = random.Random(20130301)
     with deployment(tmp_path, SETTINGS) as deployed:
-        running = {role: deployed.start(role) for role in ROLES}
+        running = deployed.start_all(*ROLES)
         for part, role in _parts(month, ("calibrate", "monitor", "refit", "monitor", "calibrate", "alert")):
             feed(deployed, part)
             _wait_for_work(deployed, role, random_)
@@ -129,8 +129,7 @@ def test_the_server_is_killed(month: list[EventDay], month_run: tuple[Findings, 
     """A crash of the server alone loses nothing that it had answered."""
     days = month[:16]
     with deployment(tmp_path, SETTINGS) as deployed:
-        for role in ROLES:
-            deployed.start(role)
+        deployed.start_all(*ROLES)
         for part, again in ((days[:5], "calibrate"), (days[5:10], "monitor"), (days[10:], "monitor")):
             feed(deployed, part)
             topic = "scores" if again == "calibrate" else "labels"
@@ -148,8 +147,7 @@ def test_the_server_loses_its_last_writes(month: list[EventDay], tmp_path: Path)
     not told, so what is compared is what lies in the topics then."""
     random_, days = random.Random(20130302), month[:9]
     with deployment(tmp_path, SETTINGS) as deployed:
-        for role in ROLES:
-            deployed.start(role)
+        deployed.start_all(*ROLES)
         for day in days:
             feed(deployed, [day])
             begun, more = deployed.committed("calibrate", "scores"), random_.randrange(1, 900)
@@ -170,8 +168,7 @@ def test_the_state_loses_its_last_writes_and_the_log_does_not(
     """The shards, the cursors and the snapshots are older than what was read: everything is derived again."""
     days = month[:16]
     with deployment(tmp_path, SETTINGS, own_state=True) as deployed:
-        for role in ROLES:
-            deployed.start(role)
+        deployed.start_all(*ROLES)
         for part, cut in ((days[:5], 100_000), (days[5:14], 400_000), (days[14:], 100_000_000)):
             feed(deployed, part)
             deployed.until(lambda: deployed.lag("monitor", "labels") < 500, "monitor to get on")

@@ -23,8 +23,7 @@ pytestmark = pytest.mark.services
 def test_each_role_ends_in_good_order(month: list[EventDay], tmp_path: Path) -> None:
     """In the middle of work; what it held is free at once, and its status is gone."""
     with deployment(tmp_path) as deployed:
-        running = {role: deployed.start(role) for role in ("calibrate", "monitor", "refit", "alert")}
-        deployed.until(lambda: all(deployed.statuses(role) for role in running), "all roles to be there")
+        running = deployed.start_all("calibrate", "monitor", "refit", "alert")
         _write(deployed, month[:12])
         deployed.until(lambda: deployed.committed("monitor", "labels") > 1_000, "work to be under way")
         for role, process in running.items():
@@ -62,9 +61,7 @@ def test_several_roles_in_one_process_end_together(tmp_path: Path) -> None:
 
 def test_roles_end_in_good_order_while_the_server_is_away(tmp_path: Path) -> None:
     with deployment(tmp_path) as deployed:
-        roles = ("calibrate", "monitor", "refit", "alert")
-        running = [deployed.start(role) for role in roles]
-        deployed.until(lambda: all(deployed.statuses(role) for role in roles), "all roles to be there")
+        running = deployed.start_all("calibrate", "monitor", "refit", "alert").values()
         deployed.server.kill()
         assert [process.terminate() for process in running] == [0] * len(running)
         assert not any("Traceback" in process.output.read_text() for process in running)
@@ -74,8 +71,7 @@ def test_roles_end_in_good_order_while_the_server_is_away(tmp_path: Path) -> Non
 def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
     """While the server hangs, an orderly end would wait for it."""
     with deployment(tmp_path) as deployed:
-        one = deployed.start("monitor")
-        deployed.until(lambda: deployed.statuses("monitor"), "monitor to be there")
+        one = deployed.start_all("monitor")["monitor"]
         os.kill(deployed.server.pid, signal.SIGSTOP)
         try:
             one.expected = False
