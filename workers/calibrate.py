@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 
@@ -24,6 +23,7 @@ from stream_calib.events.score_decoder import ScoreDecoder
 from stream_calib.snapshot.follower import Served, SnapshotFollower
 from stream_calib.transport.port import Outgoing, PolledBatch, Record, TopicPartition
 from workers.deployment import member_name, model_key, open_log, open_state
+from workers.rejects import RejectCounts
 from workers.role import Role, wall_clock_ms
 from workers.status_board import MemberStatus
 
@@ -98,7 +98,7 @@ class Calibrate(Role):
         self._member = member_name()
         self._transform = Transform(config)
         self._opened = ExitStack()
-        self._rejected: Counter[str] = Counter()
+        self._rejected = RejectCounts()
         self._reported_version: str | None = None
         self._status_at = 0
         self._clock_at: dict[TopicPartition, int] = {}
@@ -137,7 +137,7 @@ class Calibrate(Role):
             if polled.records:
                 outputs, decoded = self._transform.apply(polled.records, served)
                 self._consumer.commit(outputs, {p: r.end for p, r in polled.ranges.items()})
-                self._count(served, decoded)
+                self._count(served, polled.records, decoded)
             self._write_clocks(polled, asked_at)
         except FencedError as error:
             _LOG.info("calibrate drops a batch: %s", error)
@@ -161,14 +161,12 @@ class Calibrate(Role):
             self._consumer.commit(clocks, {p: self._consumer.position(p) for p in due})
             self._clock_at.update(dict.fromkeys(due, now))
 
-    def _count(self, served: Served | None, decoded: Decoded) -> None:
+    def _count(self, served: Served | None, records: Sequence[Record], decoded: Decoded) -> None:
         assert decoded.scores is not None
         status = "calibrated" if served else "identity"
         metrics.SCORES_SERVED.labels(status).inc(len(decoded.scores.score))
         metrics.SCORE_TOMBSTONES.inc(len(decoded.tombstones))
-        for reject in decoded.rejects:
-            self._rejected[reject.reason.value] += 1
-            metrics.REJECTED.labels(self._config.topics.scores, reject.reason.value).inc()
+        self._rejected.add(records, decoded.rejects)
 
     def _report(self, served: Served | None) -> None:
         now = self._clock_ms()
@@ -184,7 +182,7 @@ class Calibrate(Role):
             "damaged": self._follower.damaged,
             "behind": self._follower.behind,
             "partitions": sorted(str(p) for p in self._consumer.assignment()),
-            "rejected": dict(self._rejected),
+            "rejected": dict(self._rejected.by_reason),
         }
         self._status_at, self._reported_version = now, version
         try:

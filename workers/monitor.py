@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 
@@ -24,6 +24,7 @@ from stream_calib.windows.shard_store import Mark
 from workers.deployment import input_key, input_starts, member_name, open_log, open_state
 from workers.input_reports import InputReport, idle_label_inputs, too_far_ahead
 from workers.monitor_inputs import read_blocks, read_labels
+from workers.rejects import RejectCounts
 from workers.role import Role, wall_clock_ms
 from workers.status_board import MemberStatus
 
@@ -54,7 +55,7 @@ class Monitor(Role):
         self._member = member_name()
         self._decoder = LabelDecoder(config)
         self._opened = ExitStack()
-        self._rejected: Counter[str] = Counter()
+        self._rejected = RejectCounts()
 
     def open(self) -> None:
         self.close()
@@ -223,9 +224,7 @@ class Monitor(Role):
         """Dead letters first: where they cannot be written, the position is not passed."""
         if rejects:
             self._log.produce(dead_letters(self._config.topics.dead_letters, records, rejects))
-            for reject in rejects:
-                self._rejected[reject.reason.value] += 1
-                metrics.REJECTED.labels(records[0].source.topic, reject.reason.value).inc()
+            self._rejected.add(records, rejects)
 
     def _note_ends(self, polled: PolledBatch) -> None:
         now = self._clock_ms()
@@ -297,7 +296,7 @@ class Monitor(Role):
         now = self._reported_at = self._clock_ms()
         facts = {
             "inputs": self._own_reports(),
-            "rejected": dict(self._rejected),
+            "rejected": dict(self._rejected.by_reason),
             "closer": now < self._lease_until,
         }
         self._state.board.put(MemberStatus(self.name, self._member, now, facts))
