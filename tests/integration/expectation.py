@@ -167,17 +167,6 @@ def check_one_version_a_batch(found: Findings) -> None:
     assert [names for names in versions.values() if len(names) > 1] == []
 
 
-def check_decided_by(found: Findings) -> None:
-    """The history names each version once as published, and `current` is where it ends."""
-    assert len(found.versions) == len(set(found.versions))
-    assert (found.fields["current"] or None) == (found.history[-1]["version"] if found.history else None)
-
-
 def cells_of(found: Findings) -> tuple[object, object]:
     """All cells, to be compared with those of another run."""
     return found.scored, found.matured
-
-
-def ids(records: Sequence[Record]) -> list[str]:
-    """Event ids of good records."""
-    return [json.loads(record.value or b"{}")["event_id"] for record in records]
