@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stream_calib.calibration.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.errors import (
     FitError,
@@ -90,8 +91,7 @@ class Refitter:
         fit = fit_structure(evidence, self._state.signatures, config)
         served = None if parent is None else compile_snapshot(parent)
         candidate_map = build_map(attributes, fit.base, fit.families, fit.level, config.serving.p_min)
-        cells = gate_cells(evidence, self._state.signatures, config, served, candidate_map)
-        gate = judge_candidate(cells, gate_window(evidence, "structure", request.parent), config.refit)
+        gate = self._judge(request, evidence, served, candidate_map)
         if not gate.passed:
             return None, self._gated(request, evidence, gate)
         candidate = StructureSnapshot(
@@ -121,11 +121,10 @@ class Refitter:
     def _level(
         self, request: Request, evidence: Evidence, parent: ResolvedSnapshot
     ) -> tuple[Snapshot | None, RefitReport]:
-        structure, config = parent.structure, self._config
-        level = refit_level(evidence, self._state.signatures, structure, config)
+        structure = parent.structure
+        level = refit_level(evidence, self._state.signatures, structure, self._config)
         candidate_map = build_map(structure.attributes, structure.base, structure.families, level, structure.p_min)
-        cells = gate_cells(evidence, self._state.signatures, config, compile_snapshot(parent), candidate_map)
-        gate = judge_candidate(cells, gate_window(evidence, "level", request.parent), config.refit)
+        gate = self._judge(request, evidence, compile_snapshot(parent), candidate_map)
         if not gate.passed:
             return None, self._gated(request, evidence, gate)
         candidate = LevelSnapshot(
@@ -142,6 +141,12 @@ class Refitter:
             gate=gate,
         )
         return candidate, self._gated(request, evidence, gate)
+
+    def _judge(
+        self, request: Request, evidence: Evidence, served: ServedMap | None, candidate: ServedMap
+    ) -> GateReport:
+        cells = gate_cells(evidence, self._state.signatures, self._config, served, candidate)
+        return judge_candidate(cells, gate_window(evidence, request.kind, request.parent), self._config.refit)
 
     def _gated(self, request: Request, evidence: Evidence, gate: GateReport) -> RefitReport:
         return RefitReport(

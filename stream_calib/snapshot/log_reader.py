@@ -11,6 +11,17 @@ from stream_calib.windows.state_store import StateStore
 _ATTEMPTS = 20
 
 
+def extended(state: StateStore, known: DecisionLog, tip: str | None, length: int) -> DecisionLog | None:
+    """The log of `length` entries that lead to `tip`: `known`, extended; another one where `known` is not a part of it
+    (the state was rolled back). None where the entries in the store do not lead there."""
+    for log in (known, DecisionLog()):
+        raw = state.entries("decisions", log.length, length)
+        if log.length + len(raw) == length and chain(log.tip, raw) == tip:
+            log.extend(raw)
+            return log
+    return None
+
+
 class LogReader:
     """Keeps the log read so far and reads only what is new. After the store went back it reads everything anew."""
 
@@ -26,11 +37,9 @@ class LogReader:
         """
         for _ in range(_ATTEMPTS):
             fields = self._state.read(list(dict.fromkeys(["tip", "log_length", *names])))
-            length, before = int(fields["log_length"] or 0), self._log.length
-            raw = self._state.entries("decisions", before, length) if length > before else []
-            if before + len(raw) == length and chain(self._log.tip, raw) == fields["tip"]:
-                self._log.extend(raw)
-                return fields, self._log
-            # The store went back (and perhaps on again), or it moved between the two reads.
-            self._log = DecisionLog()
+            log = extended(self._state, self._log, fields["tip"], int(fields["log_length"] or 0))
+            if log is not None:
+                self._log = log
+                return fields, log
+            # The store moved between the two reads.
         raise StateError("the decision log's entries do not hash to its tip; the model key's state is damaged")

@@ -11,7 +11,8 @@ from collections import OrderedDict
 from typing import NamedTuple, TypeVar
 
 from stream_calib.errors import StateError
-from stream_calib.snapshot.decision_log import DecisionLog, chain
+from stream_calib.snapshot.decision_log import DecisionLog
+from stream_calib.snapshot.log_reader import extended
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_record
 from stream_calib.windows.state_store import StateStore
@@ -62,19 +63,14 @@ class Committed:
 
     def decision_log(self, at: Cursors) -> DecisionLog:
         """The log as it is at the cursors. StateError where the entries do not lead to its tip."""
-        known = self._log
-        entries = self._state.entries("decisions", known.length, at.log_length)
-        if known.length + len(entries) != at.log_length or chain(known.tip, entries) != at.tip:
-            # The log that was read is not a part of this one: the state was rolled back.
-            self._log = known = DecisionLog()
-            entries = self._state.entries("decisions", 0, at.log_length)
-            if chain(None, entries) != at.tip:
-                raise StateError(
-                    f"the {at.log_length} entries of the decision log do not lead to its tip {at.tip}: the model key's"
-                    " state is damaged; restore it from a backup"
-                )
-        known.extend(entries)
-        return known
+        log = extended(self._state, self._log, at.tip, at.log_length)
+        if log is None:
+            raise StateError(
+                f"the {at.log_length} entries of the decision log do not lead to its tip {at.tip}: the model key's"
+                " state is damaged; restore it from a backup"
+            )
+        self._log = log
+        return log
 
     def scored_cells(self, pane: int) -> ScoredCells:
         """Scored cells of a closed pane."""
