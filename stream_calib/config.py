@@ -10,27 +10,15 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from stream_calib.config_values import DurationMs, DurationMsOrOff, FieldPath, ServerUrl, TopicName, duration_text
+from stream_calib.config_connections import HttpSection, LogSection, RedisSection, TelemetrySection
+from stream_calib.config_values import DurationMs, DurationMsOrOff, FieldPath, Section, TopicName, duration_text
 from stream_calib.events.contracts import ModelKey
 
 MAX_ATTRIBUTES = 16
 
 _ATTRIBUTE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-
-
-class Section(BaseModel):
-    # Values are hidden in pydantic's own errors because addresses may hold passwords; config_file shows the others.
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        allow_inf_nan=False,
-        validate_by_name=True,
-        validate_by_alias=True,
-        hide_input_in_errors=True,
-    )
 
 
 class ModelSection(Section):
@@ -54,37 +42,21 @@ class TopicsSection(Section):
     labels: TopicName = Field(default="labels", description="Outcomes; read")
     calibrated: TopicName = Field(default="calibrated", description="One output for each score; written")
     blocks: TopicName = Field(default="blocks", description="Internal: packed rows from calibrate to monitor")
+    live_blocks: TopicName | None = Field(
+        default=None,
+        description="Internal: packed rows of services that calibrate in the request path, where there are any",
+    )
     dead_letters: TopicName = Field(default="dead-letters", description="What was rejected, with the reason; written")
     alerts: TopicName = Field(default="alerts", description="Opened and closed alerts; written")
 
     @model_validator(mode="after")
     def _are_distinct(self) -> TopicsSection:
         used: dict[str, str] = {}
-        for key, topic in self.model_dump().items():
+        for key, topic in self.model_dump(exclude_none=True).items():
             if topic in used:
                 raise ValueError(f"{used[topic]} and {key} are both {topic!r}; each needs a topic of its own")
             used[topic] = key
         return self
-
-
-class LogSection(Section):
-    """The log that the roles read and write."""
-
-    kind: Literal["embedded"] = Field(
-        default="embedded", description="`embedded`: streams in a Redis-compatible server"
-    )
-    url: ServerUrl = Field(default="redis://127.0.0.1:6379/0", repr=False, description="Where the embedded log lives")
-    score_partitions: int = Field(default=4, ge=1, le=4096, description="Used when topics are created")
-    label_partitions: int = Field(default=4, ge=1, le=4096, description="Used when topics are created")
-    session_timeout_ms: DurationMs = Field(
-        default=10_000, alias="session_timeout", ge=1_000, description="A silent member loses its partitions"
-    )
-
-
-class RedisSection(Section):
-    """The state: join, counts, snapshots, decision log."""
-
-    url: ServerUrl = Field(default="redis://127.0.0.1:6379/0", repr=False, description="Redis or Valkey, 6.2 or later")
 
 
 class TimeSection(Section):
@@ -180,8 +152,10 @@ class ServingSection(Section):
         default="compact",
         description="`compact`: a fresh object; `enrich`: the original with the field `stream_calib` added",
     )
-    bootstrap: Literal["identity", "wait"] = Field(
-        default="identity", description="Before the first snapshot: serve the raw score, marked, or wait"
+    bootstrap: Literal["identity", "wait", "previous_version"] = Field(
+        default="identity",
+        description="Before the first snapshot of a model key: serve the raw score, marked; wait; or serve by the"
+        " snapshot of the model's version before, marked, and the raw score where there is none",
     )
     snapshot_poll_ms: DurationMs = Field(
         default=1_000, alias="snapshot_poll", description="At most so long until a new snapshot is seen"
@@ -313,6 +287,8 @@ class Config(Section):
     topics: TopicsSection = TopicsSection()
     log: LogSection = LogSection()
     redis: RedisSection = RedisSection()
+    http: HttpSection = HttpSection()
+    telemetry: TelemetrySection = TelemetrySection()
     records: RecordsSection = RecordsSection()
     scores: ScoresSection = ScoresSection()
     labels: LabelsSection = LabelsSection()

@@ -23,6 +23,9 @@ tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else 
 ENVIRONMENT: dict[str, tuple[str, str]] = {
     "STREAM_CALIB_REDIS_URL": ("redis", "url"),
     "STREAM_CALIB_LOG_URL": ("log", "url"),
+    "STREAM_CALIB_KAFKA_BOOTSTRAP": ("log", "bootstrap_servers"),
+    "STREAM_CALIB_INSTANCE_ID": ("log", "instance_id"),
+    "STREAM_CALIB_HTTP_LISTEN": ("http", "listen"),
 }
 """Environment variable -> the setting it takes the place of. An empty variable counts as not set. Each has a variant
 ``<name>_FILE``: the file to read the value from."""

@@ -1,4 +1,4 @@
-"""The values of the configuration that have a form of their own: durations, addresses, topic names, field paths.
+"""What the sections of the configuration are made of: their base, and the values that have a form of their own.
 
 Error messages say what is allowed; what was written is added by config_file, which knows what may be shown.
 """
@@ -9,12 +9,25 @@ import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h|d)")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _URL_SCHEMES = ("redis", "rediss", "unix")
+
+
+class Section(BaseModel):
+    # Values are hidden in pydantic's own errors because addresses may hold passwords; config_file shows the others.
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        validate_by_name=True,
+        validate_by_alias=True,
+        hide_input_in_errors=True,
+    )
 
 
 def _duration_ms(value: Any) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class StreamCalibError(Exception):
     """Base of everything that stream-calib raises on purpose."""
@@ -30,7 +32,14 @@ class FencedError(TransportError):
 
 
 class PositionLostError(TransportError):
-    """The log no longer holds the position asked for: records between it and the log's start are gone."""
+    """The log no longer holds the position asked for: records between it and the log's start are gone.
+
+    `lost`: partition -> (position asked for, where what is left begins; equal where the log ends before the position).
+    """
+
+    def __init__(self, message: str, lost: Mapping[tuple[str, int], tuple[int, int]] | None = None) -> None:
+        super().__init__(message)
+        self.lost = dict(lost or {})
 
 
 class TopicRecreatedError(TransportError):

@@ -6,7 +6,7 @@ second. A member notices that and begins again at the committed positions; a pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 from uuid import uuid4
@@ -53,7 +53,7 @@ class EmbeddedLog(Log):
         self._writer = Writer(self._client, uuid4().hex, self._describe)
         self._writing = Lock()
 
-    def create_topic(self, topic: str, partitions: int) -> None:
+    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         if partitions < 1:
             raise TransportError(f"topic {topic} with {partitions} partitions: at least 1 is needed")
         found = _TOPIC(self._client, [topic_key(checked_name("topic", topic))], [str(uuid4()), partitions, 0])
@@ -104,6 +104,19 @@ class EmbeddedLog(Log):
         with answering(TransportError, f"reading the end of {partition}"):
             end = self._client.hget(topic_key(partition.topic), f"end:{partition.partition}")
         return int(end or 0)
+
+    def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
+        # Append times do not decrease in one partition: one server's clock gives them.
+        low, high = 0, self.end_offset(partition)
+        while low < high:
+            middle = (low + high) // 2
+            found = self.read(partition, middle, 1)
+            if found and found[0].append_time_ms < time_ms:
+                low = found[0].offset + 1
+            else:
+                high = middle
+        found = self.read(partition, low, 1)
+        return found[0].offset if found else self.end_offset(partition)
 
     def produce(self, outputs: Sequence[Outgoing]) -> None:
         with self._writing:

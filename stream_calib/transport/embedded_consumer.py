@@ -217,7 +217,8 @@ class EmbeddedConsumer(Consumer):
         if position > end:
             raise PositionLostError(
                 f"{partition}: the log ends at {end}, before the position {position}: its server has lost records;"
-                f" seek to {end} or before to go on"
+                f" seek to {end} or before to go on",
+                {partition: (position, position)},
             )
         if entries:
             first = entry_offset(entries[0][0])
@@ -228,7 +229,8 @@ class EmbeddedConsumer(Consumer):
         if first > position:
             raise PositionLostError(
                 f"{partition}: the records {position} to {first - 1} are gone, trimmed before they were read;"
-                f" seek to {first} to go on without them"
+                f" seek to {first} to go on without them",
+                {partition: (position, first)},
             )
 
     def _position(self, partition: TopicPartition) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from stream_calib.errors import TransportError
 from stream_calib.transport.memory_consumer import MemoryConsumer
@@ -21,7 +21,7 @@ class MemoryLog(Log):
     def __init__(self, *, session_timeout_ms: int = 10_000, now_ms: Callable[[], int] = _wall_ms) -> None:
         self._store = MemoryStore(session_timeout_ms, now_ms)
 
-    def create_topic(self, topic: str, partitions: int) -> None:
+    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         if partitions < 1:
             raise TransportError(f"topic {topic} with {partitions} partitions: at least 1 is needed")
         with self._store.changed:
@@ -78,6 +78,12 @@ class MemoryLog(Log):
     def end_offset(self, partition: TopicPartition) -> int:
         with self._store.changed:
             return self._store.partition(partition).end
+
+    def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
+        with self._store.changed:
+            stored = self._store.partition(partition)
+            records = stored.read(stored.first, stored.end - stored.first)
+        return next((r.offset for r in records if r.append_time_ms >= time_ms), stored.end)
 
     def produce(self, outputs: Sequence[Outgoing]) -> None:
         with self._store.changed:

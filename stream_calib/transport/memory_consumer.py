@@ -156,10 +156,14 @@ class MemoryConsumer(Consumer):
         stored, position = self._store.partition(partition), self._position(partition)
         if position < stored.first:
             raise PositionLostError(
-                f"{partition}: the records {position} to {stored.first - 1} are gone; seek to {stored.first} to go on"
+                f"{partition}: the records {position} to {stored.first - 1} are gone; seek to {stored.first} to go on",
+                {partition: (position, stored.first)},
             )
         if position > stored.end:
-            raise PositionLostError(f"{partition}: the log ends at {stored.end}, before the position {position}")
+            raise PositionLostError(
+                f"{partition}: the log ends at {stored.end}, before the position {position}",
+                {partition: (position, position)},
+            )
 
     def _refuse_when_fenced(self, partition: TopicPartition) -> None:
         session = self._sessions.get(partition.topic)

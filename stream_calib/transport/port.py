@@ -61,7 +61,8 @@ class PolledBatch:
 
     records: list[Record] = field(default_factory=list)
     ranges: dict[TopicPartition, OffsetRange] = field(default_factory=dict)
-    """One entry for each partition that gave records; it spans exactly those."""
+    """From the position before the poll to the one after it, for each partition whose position it moved. It spans the
+    partition's records of this poll, and offsets that hold none: the ends of transactions, what was aborted."""
     at_end: frozenset[TopicPartition] = frozenset()
     """Assigned partitions whose position after this poll had reached the end of the log."""
 
@@ -132,8 +133,11 @@ class Log(ABC):
     """A process's connection to the log. Use as a context manager."""
 
     @abstractmethod
-    def create_topic(self, topic: str, partitions: int) -> None:
-        """Creates the topic. Does nothing when it exists with as many partitions, else raises TransportError."""
+    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+        """Creates the topic. Does nothing when it exists with as many partitions, else raises TransportError.
+
+        `settings`: topic settings of Kafka, as `retention.ms`; used at creation, by logs that have such.
+        """
 
     @abstractmethod
     def partitions(self, topic: str) -> int:
@@ -146,6 +150,11 @@ class Log(ABC):
     @abstractmethod
     def end_offset(self, partition: TopicPartition) -> int:
         """Offset that the next record will get."""
+
+    @abstractmethod
+    def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
+        """The least offset whose record the log took at `time_ms` (epoch milliseconds) or later; the end where there is
+        none. Records of one partition may be out of order by their producers' clocks, so later ones may be older."""
 
     @abstractmethod
     def produce(self, outputs: Sequence[Outgoing]) -> None:

@@ -124,6 +124,14 @@ def test_reading_outside_a_group(log: Log) -> None:
     assert (log.end_offset(P0), log.end_offset(P1)) == (10, 0)
 
 
+def test_the_offset_of_a_time(log: Log) -> None:
+    log.produce(numbered(5, partition=0))
+    times = [r.append_time_ms for r in log.read(P0, 0, 5)]
+    for time_ms in {*times, times[0] - 1, times[-1] + 1}:
+        assert log.offset_at(P0, time_ms) == sum(t < time_ms for t in times)
+    assert log.offset_at(P1, times[0]) == 0
+
+
 # --- polling ----------------------------------------------------------------------------------------------
 
 

@@ -94,7 +94,7 @@ def test_the_flights_example_loads_as_it_is_meant() -> None:
         ("windows", 'cooldown = "1h"', "windows.cooldown: unknown key; did you mean refit.cooldown?"),
         ("window", 'pane = "1h"', "window: unknown key; did you mean windows?"),
         ("scores.time", 'units = "s"', "scores.time.units: unknown key; did you mean unit?"),
-        ("redis", 'password = "hunter2"', "redis.password: unknown key; known here: url"),
+        ("redis", 'password = "hunter2"', "redis.password: unknown key; known here: client"),
         ("windows", "pane = 60", 'windows.pane = 60: a duration needs a unit; write it as text, as "5m" or "24h"'),
         ("windows", 'pane = "0s"', 'windows.pane = "0s": must be at least 1s'),
         ("labels", 'time_granularity = "0s"', 'labels.time_granularity = "0s": must be at least 1ms'),
