@@ -27,6 +27,10 @@ class TransportError(StreamCalibError):
     """The log could not do what was asked; retrying later may help."""
 
 
+class UnknownTopicError(TransportError):
+    """The log has no topic of that name."""
+
+
 class FencedError(TransportError):
     """Another member owns the partition now; nothing of the batch was written, and the batch must be dropped."""
 
@@ -59,6 +63,10 @@ class StateUnavailableError(StateError):
 
 class PaneGoneError(StateError):
     """A shard has dropped a pane that is asked for again: the model key's state is older than its shards."""
+
+
+class TooManyModelsError(StateError):
+    """The deployment has as many model keys as it may have."""
 
 
 class GenerationMismatchError(StateError):

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from stream_calib.config_values import mask_url
-from stream_calib.errors import TransportError
+from stream_calib.errors import TransportError, UnknownTopicError
 from stream_calib.redis_connection import LuaScript, answering, connect
 from stream_calib.transport.embedded_append import TopicState, Writer
 from stream_calib.transport.embedded_consumer import EmbeddedConsumer
@@ -118,6 +118,12 @@ class EmbeddedLog(Log):
         found = self.read(partition, low, 1)
         return found[0].offset if found else self.end_offset(partition)
 
+    def group_positions(self, group: str, topic: str) -> Mapping[int, int]:
+        partitions = self.partitions(topic)
+        with answering(TransportError, f"reading the positions of group {group} on {topic}"):
+            found: list[Any] = self._client.hmget(group_key(group, topic), [f"position:{p}" for p in range(partitions)])
+        return {partition: int(position) for partition, position in enumerate(found) if position is not None}
+
     def produce(self, outputs: Sequence[Outgoing]) -> None:
         with self._writing:
             for first in range(0, len(outputs), _PRODUCE_RECORDS):
@@ -153,5 +159,5 @@ class EmbeddedLog(Log):
         with answering(TransportError, f"looking up topic {topic}"):
             found: list[Any] = self._client.hmget(topic_key(topic), "id", "partitions")
         if found[0] is None or found[1] is None:
-            raise TransportError(f"topic {topic} does not exist: create it first")
+            raise UnknownTopicError(f"topic {topic} does not exist: create it first")
         return TopicState(found[0].decode(), int(found[1]))

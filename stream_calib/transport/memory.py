@@ -85,6 +85,12 @@ class MemoryLog(Log):
             records = stored.read(stored.first, stored.end - stored.first)
         return next((r.offset for r in records if r.append_time_ms >= time_ms), stored.end)
 
+    def group_positions(self, group: str, topic: str) -> Mapping[int, int]:
+        with self._store.changed:
+            self._store.topic(topic)
+            stored = self._store.groups.get((group, topic))
+            return {} if stored is None else dict(stored.committed)
+
     def produce(self, outputs: Sequence[Outgoing]) -> None:
         with self._store.changed:
             self._store.append(outputs)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Condition
 from uuid import uuid4
 
-from stream_calib.errors import TransportError
+from stream_calib.errors import TransportError, UnknownTopicError
 from stream_calib.transport.partitioning import Partitioner
 from stream_calib.transport.port import Outgoing, Record, TopicPartition
 
@@ -67,9 +67,9 @@ class MemoryStore:
         self._partitioner = Partitioner()
 
     def topic(self, topic: str) -> StoredTopic:
-        """Raises TransportError where there is no such topic."""
+        """Raises UnknownTopicError where there is no such topic."""
         if (stored := self.topics.get(topic)) is None:
-            raise TransportError(f"topic {topic} does not exist: create it first")
+            raise UnknownTopicError(f"topic {topic} does not exist: create it first")
         return stored
 
     def partition(self, partition: TopicPartition) -> StoredPartition:

@@ -141,7 +141,7 @@ class Log(ABC):
 
     @abstractmethod
     def partitions(self, topic: str) -> int:
-        """Number of partitions. Raises TransportError where there is no such topic."""
+        """Number of partitions. Raises UnknownTopicError where there is no such topic."""
 
     @abstractmethod
     def topic_id(self, topic: str) -> str:
@@ -167,6 +167,31 @@ class Log(ABC):
     @abstractmethod
     def read(self, partition: TopicPartition, start: int, max_records: int) -> list[Record]:
         """Records from `start` on, outside any group; [] at the end. For reports and tools."""
+
+    def topic_settings(self, topic: str) -> Mapping[str, str] | None:
+        """The topic's settings in force, by Kafka's names, as `retention.ms`; None where the log has no such settings.
+
+        Raises UnknownTopicError where there is no such topic.
+        """
+        self.partitions(topic)
+        return None
+
+    def group_positions(self, group: str, topic: str) -> Mapping[int, int] | None:
+        """The group's committed positions on the topic by partition, without joining it; None: the log cannot tell.
+
+        Partitions without one are left out. Raises UnknownTopicError where there is no such topic.
+        """
+        self.partitions(topic)
+        return None
+
+    def try_transaction(self) -> None:
+        """Opens a transaction and aborts it, writing to no topic: a check of rights and settings. Nothing to try where
+        commits need no transaction. Raises TransportError that says what stands in the way."""
+        return
+
+    def server_version(self) -> str | None:
+        """Version of the log's servers, None where it is not known."""
+        return None
 
     @abstractmethod
     def close(self) -> None:
