@@ -19,12 +19,14 @@ from stream_calib.redis_connection import answering, connect
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.transport.embedded import EmbeddedLog
 from stream_calib.transport.port import Log, TopicPartition
+from stream_calib.windows.model_registry import ModelRegistry, deployment_scope
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
 from workers.role import wall_clock_ms
 from workers.status_board import StatusBoard
 
+MAX_MODEL_KEYS = 16
 _LOG_STARTS_WITHIN_S = 10.0
 _LOOK_AGAIN_S = 0.5
 
@@ -63,6 +65,11 @@ def open_state(config: Config) -> State:
     shards = RedisShards(client, key, config.windows.shards, PaneSettings.of(config))
     snapshots = SnapshotStore(store, key, generation, config.windows.pane_ms, wall_clock_ms)
     return State(client, key, generation, store, shards, snapshots, StatusBoard(client, key))
+
+
+def open_registry(client: redis.Redis, config: Config) -> ModelRegistry:
+    """The deployment's model keys: those of the configuration, and those that were found in records."""
+    return ModelRegistry(RedisState(client, deployment_scope(config.log.group_prefix)), MAX_MODEL_KEYS)
 
 
 def create_topics(log: Log, config: Config) -> None:
