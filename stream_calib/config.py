@@ -8,31 +8,19 @@ config_reference.
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from stream_calib.config_connections import HttpSection, LogSection, RedisSection, TelemetrySection
+from stream_calib.config_models import ModelSection, ScoreModel, ScoreModelSection, ScoreScale, check_models
 from stream_calib.config_values import DurationMs, DurationMsOrOff, FieldPath, Section, TopicName, duration_text
-from stream_calib.events.contracts import ModelKey
 
 MAX_ATTRIBUTES = 16
 
+_SCORE_PATH = "score"
+
 _ATTRIBUTE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-
-
-class ModelSection(Section):
-    """Whose scores these are."""
-
-    name: str = Field(description="Name of the model; 1-64 characters of A-Z a-z 0-9 . _ -")
-    version: str = Field(
-        default="1", description="Version of the model; snapshots and counts belong to (name, version)"
-    )
-
-    @model_validator(mode="after")
-    def _is_a_model_key(self) -> ModelSection:
-        ModelKey.of(self.name, self.version)
-        return self
 
 
 class TopicsSection(Section):
@@ -72,10 +60,10 @@ class ScoresSection(Section):
     """How to read a score event. Paths are dotted: `prediction.p_default`."""
 
     id: FieldPath = Field(default="event_id", description="Path of the event id")
-    score: FieldPath = Field(default="score", description="Path of the raw score")
-    scale: Literal["probability", "logit", "percent"] = Field(
-        default="probability", description="Scale of the raw score; never guessed"
+    score: FieldPath | None = Field(
+        default=None, description='Path of the raw score, "score" where none is given; not with `[[models]]`'
     )
+    scale: ScoreScale = Field(default="probability", description="Scale of the raw score; never guessed")
     time: TimeSection = TimeSection()
     unit: FieldPath | None = Field(
         default=None,
@@ -140,6 +128,12 @@ class RecordsSection(Section):
 
     max_record_bytes: int = Field(default=1_000_000, ge=100, description="A larger record is a reject")
     max_depth: int = Field(default=32, ge=1, le=200, description="Deeper nested JSON is a reject")
+    max_dead_letter_bytes: int = Field(
+        default=900_000,
+        ge=10_000,
+        description="Of a larger rejected record, headers included, the dead letter has the beginning only, with a"
+        " header that says so; below what the topic takes (max.message.bytes)",
+    )
     on_reject: Literal["dead_letter", "passthrough"] = Field(
         default="dead_letter", description="`passthrough`: the original also goes to `calibrated`, marked"
     )
@@ -283,7 +277,10 @@ class DriftSection(Section):
 class Config(Section):
     """A whole deployment."""
 
-    model: ModelSection
+    model: ModelSection = ModelSection()
+    models: list[ScoreModelSection] = Field(
+        default_factory=list, description="Several models whose scores are in one record"
+    )
     topics: TopicsSection = TopicsSection()
     log: LogSection = LogSection()
     redis: RedisSection = RedisSection()
@@ -297,6 +294,33 @@ class Config(Section):
     calibration: CalibrationSection = CalibrationSection()
     refit: RefitSection = RefitSection()
     drift: DriftSection = DriftSection()
+
+    def score_models(self) -> tuple[ScoreModel, ...]:
+        """The scores that a record may hold, in the order of their models in the output; at least one."""
+        scores = self.scores
+        if self.models:
+            return tuple(
+                ScoreModel(m.name, None, m.version, m.version_path, m.score, m.scale or scores.scale)
+                for m in self.models
+            )
+        m = self.model
+        return (ScoreModel(m.name, m.name_path, m.version, m.version_path, scores.score or _SCORE_PATH, scores.scale),)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _score_has_a_path(cls, given: Any) -> Any:
+        if (
+            not isinstance(given, dict)
+            or given.get("models")
+            or not isinstance(scores := given.get("scores", {}), dict)
+        ):
+            return given
+        return {**given, "scores": {"score": _SCORE_PATH, **scores}}
+
+    @model_validator(mode="after")
+    def _models_are_sound(self) -> Config:
+        check_models(self.model, self.models, self.scores.score)
+        return self
 
     @model_validator(mode="after")
     def _windows_are_whole_panes(self) -> Config:

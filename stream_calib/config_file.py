@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -113,7 +113,7 @@ def _from_environment(name: str, environ: Mapping[str, str]) -> str | None:
 
 def _fault(location: tuple[int | str, ...], fault: Any, raw: Mapping[str, Any]) -> str:
     """One line: key, value as written, what is wrong or allowed."""
-    key = ".".join(str(part) for part in location) or "the configuration"
+    key = _key_text(location) or "the configuration"
     kind, context = fault["type"], fault.get("ctx", {})
     if kind == "extra_forbidden":
         return f"{key}: unknown key{_suggestion(location)}"
@@ -136,6 +136,11 @@ def _fault(location: tuple[int | str, ...], fault: Any, raw: Mapping[str, Any]) 
     return f"{shown}: {fault['msg']}"
 
 
+def _key_text(location: tuple[int | str, ...]) -> str:
+    """As in `scores.time.unit`, `models[0].name`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
+
+
 def _written(raw: Mapping[str, Any], location: tuple[int | str, ...]) -> Any:
     value: Any = raw
     for part in location:
@@ -151,7 +156,7 @@ def _shown(location: tuple[int | str, ...], value: Any) -> str:
 
 def _suggestion(location: tuple[int | str, ...]) -> str:
     known = _keys(Config, ())
-    section, wrong = tuple(str(part) for part in location[:-1]), str(location[-1])
+    section, wrong = tuple(part for part in location[:-1] if isinstance(part, str)), str(location[-1])
     near = difflib.get_close_matches(wrong, [path[-1] for path in known if path[:-1] == section], n=1, cutoff=0.6)
     if near:
         return f"; did you mean {near[0]}?"
@@ -170,23 +175,35 @@ def subsection(field: FieldInfo) -> type[BaseModel] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
+def listed_section(field: FieldInfo) -> type[BaseModel] | None:
+    """The section that each table of a list of tables is, None where the field is no such list."""
+    if get_origin(field.annotation) is not list:
+        return None
+    (item,) = get_args(field.annotation)
+    return item if isinstance(item, type) and issubclass(item, BaseModel) else None
+
+
 def _keys(section: type[BaseModel], path: tuple[str, ...]) -> list[tuple[str, ...]]:
     keys: list[tuple[str, ...]] = []
     for name, field in section.model_fields.items():
         key = (*path, key_name(name, field))
         keys.append(key)
-        inner = subsection(field)
+        inner = subsection(field) or listed_section(field)
         if inner is not None:
             keys.extend(_keys(inner, key))
     return keys
 
 
-def _rendered(section: BaseModel, path: tuple[str, ...]) -> list[str]:
+def _rendered(section: BaseModel, path: tuple[str, ...], header: str | None = None) -> list[str]:
     lines, inner = [], []
     for name, field in type(section).model_fields.items():
         key, value = key_name(name, field), getattr(section, name)
+        where = ".".join((*path, key))
         if isinstance(value, BaseModel):
-            inner.append((value, (*path, key)))
+            inner.append((value, (*path, key), f"[{where}]"))
+            continue
+        if listed_section(field) is not None:
+            inner.extend((table, (*path, key), f"[[{where}]]") for table in value)
             continue
         value = written_value(name, field, value)
         if isinstance(value, dict):
@@ -194,10 +211,9 @@ def _rendered(section: BaseModel, path: tuple[str, ...]) -> list[str]:
             lines.append(f"{key} = {{ {items} }}" if items else f"{key} = {{}}")
         elif value is not None:
             lines.append(f"{key} = {_shown((key,), value)}")
-    header = [f"[{'.'.join(path)}]"] if path and lines else []
-    parts = [*header, *lines, ""] if lines else []
-    for value, where in inner:
-        parts.extend(_rendered(value, where))
+    parts = [*([header] if header else []), *lines, ""] if lines else []
+    for table, place, title in inner:
+        parts.extend(_rendered(table, place, title))
     return parts
 
 

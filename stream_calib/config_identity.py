@@ -1,4 +1,4 @@
-"""What of the configuration names a generation of stored state."""
+"""What of the configuration names models, and generations of stored state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import json
 
 from stream_calib.calibration.grid import GRID_VERSION
 from stream_calib.config import Config
+from stream_calib.events.contracts import ModelKey
 from stream_calib.events.identity import UNIT_BUCKETS
+
+
+def configured_keys(config: Config) -> tuple[ModelKey, ...]:
+    """The model keys that are constants of the configuration; the others, named by the records, are found in them."""
+    return tuple(model.key for model in config.score_models() if model.key is not None)
 
 
 def semantic_hash(config: Config) -> str:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from stream_calib.config import Config
-from stream_calib.config_file import ENVIRONMENT, is_duration, key_name, subsection, written_value
+from stream_calib.config_file import ENVIRONMENT, is_duration, key_name, listed_section, subsection, written_value
 from stream_calib.config_values import duration_text
 
 _INTRODUCTION = """# Configuration
@@ -35,6 +35,21 @@ name = "churn"
 horizon = "7d"
 ```
 
+Where one topic holds the scores of several models or versions, `name_path` and `version_path` say where each record
+names its own. Where one record holds the scores of several models, there is a table for each:
+
+```toml
+[[models]]
+name = "fraud"
+score = "scores.fraud"
+version_path = "fraud_version"
+
+[[models]]
+name = "abuse"
+score = "scores.abuse"
+scale = "logit"
+```
+
 * **Durations** are text with a unit: `"500ms"`, `"30s"`, `"5m"`, `"24h"`, `"7d"`. Where `"off"` is allowed, it says so.
 * **Paths** name fields of the users' records with dots: `prediction.p_default`. A field whose name is literally the
   whole path wins over the nested one.
@@ -50,9 +65,11 @@ def markdown() -> str:
     """The reference page."""
     parts = [_INTRODUCTION, _environment()]
     for name, field in Config.model_fields.items():
-        section = subsection(field)
+        section, listed = subsection(field), listed_section(field)
         if section is not None:
-            parts.extend(_section(name, section))
+            parts.extend(_section(f"[{name}]", name, section))
+        elif listed is not None:
+            parts.extend(_section(f"[[{name}]]", name, listed))
     return "\n".join(parts)
 
 
@@ -67,13 +84,16 @@ def json_schema() -> dict[str, Any]:
             found.pop("title", None)
             if is_duration(name, field) and "default" in found:
                 found["default"] = written_value(name, field, found["default"])
-            elif subsection(field) is not None or found.get("default", ...) is None:
+            elif (
+                subsection(field) is not None or listed_section(field) is not None or found.get("default", ...) is None
+            ):
                 found.pop("default", None)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "stream-calib configuration"}
 
 
 def _sections(section: type[BaseModel]) -> list[type[BaseModel]]:
-    inner = [s for s in map(subsection, section.model_fields.values()) if s is not None]
+    fields = section.model_fields.values()
+    inner = [s for s in (subsection(field) or listed_section(field) for field in fields) if s is not None]
     return list(dict.fromkeys([section, *(deep for s in inner for deep in _sections(s))]))
 
 
@@ -95,9 +115,9 @@ def _environment() -> str:
     )
 
 
-def _section(path: str, section: type[BaseModel]) -> list[str]:
+def _section(title: str, path: str, section: type[BaseModel]) -> list[str]:
     lines = [
-        f"## `[{path}]`",
+        f"## `{title}`",
         "",
         (section.__doc__ or "").strip(),
         "",
@@ -108,7 +128,7 @@ def _section(path: str, section: type[BaseModel]) -> list[str]:
     for name, field in section.model_fields.items():
         key, deeper = key_name(name, field), subsection(field)
         if deeper is not None:
-            inner.extend(_section(f"{path}.{key}", deeper))
+            inner.extend(_section(f"[{path}.{key}]", f"{path}.{key}", deeper))
         else:
             lines.append(f"| `{key}` | {_allowed(name, field)} | {_default(name, field)} | {field.description} |")
     return [*lines, "", *inner]

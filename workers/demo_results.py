@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stream_calib.alerts.model import Alert
 from stream_calib.config import Config
+from stream_calib.config_identity import configured_keys
 from stream_calib.demo.figures import (
     DemoFigures,
     LabelFigures,
@@ -51,11 +52,12 @@ def served_probabilities(log: Log, config: Config, flights: Flights, scores: int
     """(scores,) what was served for the first so many score events, by their row. Raises DemoError unless each has
     exactly one output."""
     row_of = {event_id: row for row, event_id in enumerate(flights.event_id[:scores])}
+    (key,) = configured_keys(config)
     served = np.full(scores, np.nan)
     outputs = 0
     for value in _values(log, config.topics.calibrated):
         output = msgspec.json.decode(value, type=_Output)
-        served[row_of[output.event_id]] = output.stream_calib[config.model.name]["calibrated"]
+        served[row_of[output.event_id]] = output.stream_calib[key.model]["calibrated"]
         outputs += 1
     if outputs != scores or np.isnan(served).any():
         raise DemoError(f"{outputs} outputs for {scores} scores; {int(np.isnan(served).sum())} scores have none")

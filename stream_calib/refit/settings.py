@@ -36,7 +36,7 @@ def config_hash(config: Config) -> str:
     """Hash of everything that a snapshot depends on beside the cells; a request made under another one is not
     answered."""
     document = {
-        "model": config.model.model_dump(mode="json"),
+        "model": config.model.model_dump(mode="json", include={"name", "version"}),
         "attributes": list(config.scores.attributes),
         "intersections": config.scores.intersections,
         "pane_ms": config.windows.pane_ms,

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from stream_calib.config import Config
 from stream_calib.config_file import load_config, redacted
+from stream_calib.config_models import ScoreModel
 from stream_calib.config_values import duration_text, mask_url
 from stream_calib.errors import ConfigurationError
+from stream_calib.events.contracts import ModelKey
 
 SMALLEST = """
 [model]
@@ -136,10 +138,97 @@ def test_a_bad_line_is_named_with_what_is_allowed(file: Path, section: str, line
         ("drift", ['psi_window = "1h"', "psi_bins = 1"], "drift.psi_bins = 1: must be at least 2"),
         ("windows", ['pane = "7h"'], "is not a whole number of panes"),
         ("model", ['version = "a b"'], "'a b'"),
+        ("model", ['name_path = "m"'], "name and name_path exclude each other"),
+        ("model", ['version = "2"', 'version_path = "v"'], "version and version_path exclude each other"),
     ],
 )
 def test_values_that_contradict_each_other(file: Path, section: str, lines: list[str], expected: str) -> None:
     assert any(expected in fault for fault in refusal(file, with_lines(section, *lines)))
+
+
+TWO_MODELS = """
+[[models]]
+name = "fraud"
+score = "s.fraud"
+version_path = "v.fraud"
+[[models]]
+name = "abuse"
+score = "s.abuse"
+scale = "logit"
+[scores]
+scale = "percent"
+[windows]
+horizon = "7d"
+"""
+
+
+def test_a_record_has_one_score_of_a_constant_model_where_nothing_else_is_said(file: Path) -> None:
+    (model,) = load_config(file, {}).score_models()
+
+    assert model == ScoreModel("churn", None, "1", None, "score", "probability")
+    assert model.key == ModelKey("churn", "1")
+
+
+def test_name_and_version_may_be_in_the_record(file: Path) -> None:
+    file.write_text('[model]\nname_path = "m.n"\nversion_path = "m.v"\n[windows]\nhorizon = "7d"')
+    (model,) = load_config(file, {}).score_models()
+
+    assert model == ScoreModel(None, "m.n", None, "m.v", "score", "probability")
+    assert model.key is None
+
+
+def test_several_models_in_one_record_have_a_score_path_and_a_scale_each(file: Path) -> None:
+    file.write_text(TWO_MODELS)
+
+    assert load_config(file, {}).score_models() == (
+        ScoreModel("fraud", None, None, "v.fraud", "s.fraud", "percent"),
+        ScoreModel("abuse", None, "1", None, "s.abuse", "logit"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ('[model]\nname = "m"', "model.name and [[models]] exclude each other"),
+        ('[model]\nname_path = "m"', "model.name_path and [[models]] exclude each other"),
+        ('[model]\nversion = "2"', "model.version and [[models]] exclude each other"),
+        ("[model]\nmax_keys = 1", "there are 2 [[models]], and model.max_keys = 1"),
+        ('[[models]]\nname = "fraud"\nscore = "x"', "models: 'fraud' is there 2 times"),
+        ('[[models]]\nname = "a b"\nscore = "x"', "models[2]: model name or version 'a b'"),
+        ('[[models]]\nname = "c"', "models[2].score: must be given"),
+        ('[[models]]\nname = "c"\nscore = "x"\nscle = "logit"', "models[2].scle: unknown key; did you mean scale?"),
+        ('[[models]]\nname = "c"\nscore = "x"\nscale = "odds"', 'models[2].scale = "odds": allowed are'),
+        ('[[models]]\nname = "c"\nscore = "x"\nname_path = "n"', "models[2].name_path: unknown key"),
+        (
+            '[[models]]\nname = "c"\nscore = "x"\nversion = "1"\nversion_path = "v"',
+            "models[2]: version and version_path",
+        ),
+    ],
+)
+def test_models_that_contradict_each_other_or_the_rest(file: Path, lines: str, expected: str) -> None:
+    (fault,) = refusal(file, TWO_MODELS + lines)
+
+    assert expected in fault
+
+
+def test_a_deployment_without_a_model_is_refused(file: Path) -> None:
+    (fault,) = refusal(file, '[windows]\nhorizon = "7d"')
+
+    assert "model.name (or model.name_path, or [[models]]) must be given" in fault
+
+
+def test_several_models_exclude_the_path_of_one_score(file: Path) -> None:
+    (fault,) = refusal(file, TWO_MODELS.replace("[scores]", '[scores]\nscore = "s"'))
+
+    assert "scores.score and [[models]] exclude each other" in fault
+
+
+def test_several_models_are_shown_so_that_they_load_to_the_same(file: Path) -> None:
+    file.write_text(TWO_MODELS)
+    config = load_config(file, {})
+    file.write_text(redacted(config), encoding="utf-8")
+
+    assert load_config(file, {}) == config
 
 
 def test_at_most_sixteen_attributes(file: Path) -> None:
@@ -156,7 +245,6 @@ def test_every_fault_is_told_at_once(file: Path) -> None:
     faults = refusal(file, '[model]\nnme = "x"\n[windows]\npane = "x"\n')
 
     assert [fault.split(":")[0].split(" ")[0] for fault in faults] == [
-        "model.name",
         "model.nme",
         "windows.horizon",
         "windows.pane",

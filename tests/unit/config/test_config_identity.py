@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from stream_calib.config import Config
-from stream_calib.config_identity import semantic_hash
+from stream_calib.config_identity import configured_keys, semantic_hash
+from stream_calib.events.contracts import ModelKey
 
 
 def hash_of(**sections: dict[str, Any]) -> str:
@@ -56,6 +57,31 @@ def test_state_made_under_another_meaning_has_another_hash(change: dict[str, Any
 )
 def test_what_leaves_counts_comparable_leaves_the_hash(change: dict[str, Any]) -> None:
     assert hash_of(**change) == hash_of()
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        ({"model": {"name": "m"}}, (ModelKey("m", "1"),)),
+        ({"model": {"name": "m", "version": "7"}}, (ModelKey("m", "7"),)),
+        ({"model": {"name": "m", "version_path": "v"}}, ()),
+        ({"model": {"name_path": "n"}}, ()),
+        (
+            {
+                "models": [
+                    {"name": "b", "score": "x"},
+                    {"name": "c", "score": "y", "version_path": "v"},
+                    {"name": "a", "score": "z"},
+                ]
+            },
+            (ModelKey("b", "1"), ModelKey("a", "1")),
+        ),
+    ],
+)
+def test_model_keys_of_the_configuration_are_its_constants(
+    sections: dict[str, Any], expected: tuple[ModelKey, ...]
+) -> None:
+    assert configured_keys(Config.model_validate({"windows": {"horizon": "1d"}, **sections})) == expected
 
 
 def test_the_hash_is_the_same_on_every_machine() -> None:

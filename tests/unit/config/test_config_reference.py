@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from stream_calib.config import Config
-from stream_calib.config_file import key_name, subsection
+from stream_calib.config_file import key_name, listed_section, subsection
 from stream_calib.config_reference import json_schema, markdown
 
 PAGE = Path(__file__).parents[3] / "docs/configuration.md"
@@ -19,7 +19,7 @@ def settings_of(section: type[BaseModel]) -> list[tuple[str, str | None]]:
     """Key and description of every setting below the section."""
     found: list[tuple[str, str | None]] = []
     for name, field in section.model_fields.items():
-        inner = subsection(field)
+        inner = subsection(field) or listed_section(field)
         found.extend([(key_name(name, field), field.description)] if inner is None else settings_of(inner))
     return found
 
@@ -49,9 +49,11 @@ def test_the_schema_is_of_the_file() -> None:
     windows = schema["$defs"]["WindowsSection"]
 
     assert schema["additionalProperties"] is False
-    assert set(schema["required"]) == {"model", "windows"}
+    assert set(schema["required"]) == {"windows"}
     assert windows["required"] == ["horizon"]
     assert windows["properties"]["pane"]["default"] == "1h"
     assert windows["properties"]["pane"]["type"] == "string"
     assert schema["$defs"]["RefitSection"]["properties"]["level_cadence"]["default"] == "off"
+    assert schema["$defs"]["ScoreModelSection"]["required"] == ["name", "score"]
+    assert schema["properties"]["models"]["items"] == {"$ref": "#/$defs/ScoreModelSection"}
     assert "pane_ms" not in windows["properties"]
