@@ -36,6 +36,7 @@ lock: setup ## Renew requirements.lock for every supported Python
 
 docs: setup ## Write the pages that are made from the code
 	$(BIN)/stream-calib config schema --markdown > docs/configuration.md
+	$(BIN)/python -m stream_calib.metrics_reference > docs/metrics.md
 
 # Two stamps: the dependencies (minutes) follow the lock, the project itself (seconds) follows its own metadata.
 $(VENV)/.dependencies: requirements.lock

@@ -47,7 +47,8 @@ class AlertDelivery(Role):
         alerts = drain(self._state.store, self._log.produce, self._config.topics.alerts)
         for alert in alerts:
             _LOG.log(_LEVEL[alert.severity], "alert %s %s: %s", alert.kind, alert.state, alert.diagnosis)
-        metrics.ALERTS_DELIVERED.inc(len(alerts))
+            model = f"{alert.model}/{alert.model_version}"
+            metrics.ALERTS_DELIVERED.labels(model, alert.kind, alert.state).inc()
         self._delivered += len(alerts)
         if alerts or now - self._reported_at >= _STATUS_EVERY_MS:
             self._reported_at = now

@@ -164,14 +164,14 @@ class Calibrate(Role):
     def _count(self, served: Served | None, records: Sequence[Record], decoded: Decoded) -> None:
         assert decoded.scores is not None
         status = "calibrated" if served else "identity"
-        metrics.SCORES_SERVED.labels(status).inc(len(decoded.scores.score))
+        metrics.SCORES_SERVED.labels(str(self._state.model_key), status).inc(len(decoded.scores.score))
         metrics.SCORE_TOMBSTONES.inc(len(decoded.tombstones))
         self._rejected.add(records, decoded.rejects)
 
     def _report(self, served: Served | None) -> None:
         now = self._clock_ms()
         version = served.version if served else ""
-        metrics.SNAPSHOT_STALENESS_SECONDS.set(self._follower.staleness_ms / 1000)
+        metrics.SNAPSHOT_STALENESS_SECONDS.labels(str(self._state.model_key)).set(self._follower.staleness_ms / 1000)
         due = version != self._reported_version or now - self._status_at >= _STATUS_EVERY_MS
         # With the state away a status cannot be written, and must not hold up serving.
         away = self._follower.staleness_ms > self._config.serving.snapshot_poll_ms + _AWAY_AFTER_MS

@@ -204,7 +204,7 @@ class Monitor(Role):
             else:
                 self._marks[partition] = batch.mark
                 self._uncommitted.add(partition)
-                metrics.ROWS_JOINED.labels(batch.side).inc(len(batch.row_position))
+                metrics.ROWS_JOINED.labels(str(self._state.model_key), batch.side).inc(len(batch.row_position))
 
     def _rewind_behind(self) -> None:
         """Shards that lost writes are brought up to date without traffic too, or their panes would never close."""
@@ -213,7 +213,7 @@ class Monitor(Role):
             self._read_again(partitions[key], mark)
 
     def _read_again(self, partition: TopicPartition, mark: Mark) -> None:
-        metrics.REWINDS.inc()
+        metrics.REWINDS.labels(partition.topic).inc()
         _LOG.warning("%s is read again from %s: a shard has lost writes", partition, mark.next)
         # A store that lost rows may have lost what was put before them, and whose it is.
         self._known_signatures.clear()

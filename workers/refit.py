@@ -55,9 +55,10 @@ class Refit(Role):
                 report = self._refitter.run_once(self._token)
         if report is not None:
             self._answered += 1
-            metrics.REFITS.labels(report.outcome).inc()
+            key = str(self._state.model_key)
+            metrics.REFITS.labels(key, report.kind, report.outcome).inc()
             for code in report.refused_for:
-                metrics.GATE_REFUSALS.labels(code).inc()
+                metrics.GATE_REFUSALS.labels(key, code).inc()
             _LOG.info("refit %s (%s): %s, %s", report.kind, report.reason, report.outcome, report.detail)
         if report is not None or now - self._reported_at >= _STATUS_EVERY_MS:
             self._reported_at = now
