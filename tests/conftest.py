@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests import services
+from tests import kafka_services, services
+from tests.kafka_services import kafka_bootstrap, own_kafka
 from tests.services import own_redis, redis_server_url, redis_url
 
-__all__ = ["own_redis", "redis_server_url", "redis_url"]
+__all__ = ["kafka_bootstrap", "own_kafka", "own_redis", "redis_server_url", "redis_url"]
 
 
-def pytest_report_header() -> str:
-    return f"redis: {services.redis_description()}"
+def pytest_report_header() -> list[str]:
+    return [f"redis: {services.redis_description()}", f"kafka: {kafka_services.kafka_description()}"]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker

@@ -19,7 +19,7 @@ from stream_calib.transport.embedded_server import EmbeddedServer, find_server
 
 REDIS_VARIABLE = "STREAM_CALIB_TEST_REDIS"
 
-SERVICE_FIXTURES = frozenset({"redis_server_url", "redis_url", "own_redis"})
+SERVICE_FIXTURES = frozenset({"redis_server_url", "redis_url", "own_redis", "kafka_bootstrap", "own_kafka"})
 
 
 def redis_description() -> str:
