@@ -17,12 +17,13 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from stream_calib.config_identity import semantic_hash
-from workers import cli_config, cli_snapshots
+from workers import cli_config, cli_snapshots, cli_topics
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
-from workers.deployment import create_topics, create_topics_when_up, open_log, open_state
+from workers.deployment import open_log, open_state
 from workers.role import wall_clock_ms
 from workers.run import ROLES, run_roles
 from workers.status import status_facts, status_tables
+from workers.topic_setup import create_topics, ready_topics
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,6 +32,7 @@ app = typer.Typer(
     epilog="Start with `stream-calib demo`: ten months of real flights in two minutes, nothing else needed.",
 )
 app.add_typer(cli_config.app, name="config")
+app.add_typer(cli_topics.app, name="topics")
 app.add_typer(cli_snapshots.app, name="snapshot")
 app.command("refit", epilog='Example: stream-calib refit --model flights --reason "new fares since Monday"')(
     cli_snapshots.request_refit
@@ -57,12 +59,16 @@ def run(
     config: ConfigOption = DEFAULT_CONFIG,
     log_level: Annotated[LogLevel, typer.Option(envvar="STREAM_CALIB_LOG_LEVEL", case_sensitive=False)] = LogLevel.INFO,
 ) -> None:
-    """Run one or several roles until SIGTERM or Ctrl-C. Topics that are missing are created."""
+    """Run one or several roles until SIGTERM or Ctrl-C.
+
+    Topics have to be there (see `topics create`); only the embedded log gets those that are missing.
+    """
     logging.basicConfig(level=log_level.value, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with readable_errors():
         loaded = load(config)
-        create_topics_when_up(loaded)
-        run_roles([name.value for name in dict.fromkeys(role)], loaded)
+        roles = [name.value for name in dict.fromkeys(role)]
+        ready_topics(loaded, roles)
+        run_roles(roles, loaded)
 
 
 @app.command(epilog="Example: stream-calib status --json")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -13,7 +12,7 @@ import redis
 from stream_calib.config import Config
 from stream_calib.config_identity import semantic_hash
 from stream_calib.config_values import mask_url
-from stream_calib.errors import StateUnavailableError, TransportError
+from stream_calib.errors import StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_connection import answering, connect
 from stream_calib.snapshot.store import SnapshotStore
@@ -27,8 +26,6 @@ from workers.role import wall_clock_ms
 from workers.status_board import StatusBoard
 
 MAX_MODEL_KEYS = 16
-_LOG_STARTS_WITHIN_S = 10.0
-_LOOK_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,31 +67,6 @@ def open_state(config: Config) -> State:
 def open_registry(client: redis.Redis, config: Config) -> ModelRegistry:
     """The deployment's model keys: those of the configuration, and those that were found in records."""
     return ModelRegistry(RedisState(client, deployment_scope(config.log.group_prefix)), MAX_MODEL_KEYS)
-
-
-def create_topics(log: Log, config: Config) -> None:
-    """Creates the topics that are not there: scores, blocks and calibrated have one number of partitions."""
-    topics = config.topics
-    for topic in (topics.scores, topics.blocks, topics.calibrated):
-        log.create_topic(topic, config.log.score_partitions)
-    log.create_topic(topics.labels, config.log.label_partitions)
-    for topic in (topics.dead_letters, topics.alerts):
-        log.create_topic(topic, 1)
-
-
-def create_topics_when_up(config: Config) -> None:
-    """`create_topics` on a log that may still be starting, as when a machine boots. Raises the TransportError of the
-    last try when it has not come up within a few seconds: a wrong address must not look like patience."""
-    give_up = time.monotonic() + _LOG_STARTS_WITHIN_S
-    while True:
-        try:
-            with open_log(config) as log:
-                create_topics(log, config)
-            return
-        except TransportError:
-            if time.monotonic() >= give_up:
-                raise
-            time.sleep(_LOOK_AGAIN_S)
 
 
 def input_starts(log: Log, config: Config) -> dict[str, int]:

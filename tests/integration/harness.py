@@ -26,9 +26,10 @@ from stream_calib.events.control import clock_record
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.port import Log, Outgoing, TopicPartition
 from workers.demo import demo_config_file
-from workers.deployment import State, create_topics, open_log, open_state
+from workers.deployment import State, open_log, open_state
 from workers.run import STOP_WITH_PARENT
 from workers.status_board import MemberStatus
+from workers.topic_setup import create_topics
 
 DEADLINE_S = 120.0
 _LOOK_EVERY_S = 0.01

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from stream_calib.transport.embedded import EmbeddedLog
+from stream_calib.transport.embedded_server import EmbeddedServer
 from tests.integration.harness import Deployment, command_line, config_text, deployment
 from tests.integration.stream import EventDay, as_written
 
@@ -22,6 +24,9 @@ COMMANDS = (
     ("config", "check"),
     ("config", "show"),
     ("config", "schema"),
+    ("topics",),
+    ("topics", "create"),
+    ("topics", "check"),
     ("snapshot",),
     ("snapshot", "list"),
     ("snapshot", "show"),
@@ -56,7 +61,7 @@ def test_help_has_an_example(command: tuple[str, ...]) -> None:
     done = command_line(*command, "--help")
     assert done.returncode == 0
     assert "Usage" in done.stdout
-    if command not in ((), ("config",), ("snapshot",)):
+    if command not in ((), ("config",), ("topics",), ("snapshot",)):
         assert "Example" in done.stdout
 
 
@@ -117,10 +122,16 @@ def test_other_semantics_than_those_of_the_state(served: Deployment) -> None:
     served.check()
 
 
-def test_other_numbers_of_partitions_than_the_topics_have(served: Deployment) -> None:
+def test_numbers_of_partitions_are_for_creation_only(served: Deployment) -> None:
     other = served.write_config("wider.toml", {"log": {"score_partitions": 5}})
-    done = command_line("run", "--role", "calibrate", "--config", str(other), environ=served.environ)
-    _check_one_line(done, "partitions")
+    done = command_line("topics", "create", "--json", "--config", str(other), environ=served.environ)
+    assert done.returncode == 0, done
+    told = json.loads(done.stdout)
+    assert told["findings"] == []
+    assert {topic["topic"]: topic["partitions"] for topic in told["topics"] if not topic["created"]} == {
+        topic: served.log.partitions(topic)
+        for topic in ("scores", "labels", "blocks", "calibrated", "dead-letters", "alerts")
+    }
 
 
 # --- before anything was written
@@ -142,6 +153,44 @@ def test_before_anything_was_written(tmp_path: Path) -> None:
         )
 
 
+def test_topics_from_nothing_to_a_topic_that_outgrew_the_others(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path / "server") as server:
+        environ = {**os.environ, "STREAM_CALIB_LOG_URL": server.url, "STREAM_CALIB_REDIS_URL": server.url}
+        file = tmp_path / "stream-calib.toml"
+        file.write_text(config_text({"log": {"score_partitions": 3, "label_partitions": 2}}))
+
+        def topics(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return command_line("topics", *arguments, "--config", str(file), environ=environ)
+
+        before = topics("check", "--json")
+        assert before.returncode == 1
+        assert {finding["level"] for finding in json.loads(before.stdout)} == {"fail"}
+        assert "stream-calib topics create" in before.stdout
+
+        created = json.loads(topics("create", "--json").stdout)
+        assert all(topic["created"] for topic in created["topics"])
+        assert {topic["topic"]: topic["partitions"] for topic in created["topics"]} == {
+            "scores": 3,
+            "labels": 2,
+            "blocks": 3,
+            "calibrated": 3,
+            "dead-letters": 1,
+            "alerts": 1,
+        }
+        assert topics("check").returncode == 0
+        again = topics("create")
+        assert again.returncode == 0
+        assert "was there" in again.stdout
+
+        with EmbeddedLog(server.url) as log:
+            log.grow_topic("scores", 4)
+        grown = topics("check")
+        assert grown.returncode == 1
+        assert "blocks" in grown.stdout
+        assert "--partitions 4" in " ".join(grown.stdout.split())
+        assert topics("create").returncode == 1
+
+
 # --- without a deployment
 
 
@@ -152,6 +201,8 @@ def test_no_configuration(tmp_path: Path) -> None:
         ("config", "check"),
         ("config", "show"),
         ("snapshot", "list"),
+        ("topics", "create"),
+        ("topics", "check"),
         ("refit", "--model", "m"),
     ):
         _check_one_line(command_line(*command, "--config", str(tmp_path / "none.toml")), "none.toml")
@@ -170,7 +221,13 @@ def test_a_misspelt_key_is_shown_with_what_was_meant(tmp_path: Path) -> None:
 def test_a_server_that_is_away(tmp_path: Path) -> None:
     file = tmp_path / "stream-calib.toml"
     file.write_text(config_text({}))
-    for command in (("status",), ("run", "--role", "calibrate"), ("snapshot", "list"), ("refit", "--model", "flights")):
+    for command in (
+        ("status",),
+        ("run", "--role", "calibrate"),
+        ("topics", "check"),
+        ("snapshot", "list"),
+        ("refit", "--model", "flights"),
+    ):
         done = command_line(*command, "--config", str(file), environ={**os.environ, **NOWHERE})
         _check_one_line(done, "127.0.0.1:1")
 

@@ -14,7 +14,7 @@ from stream_calib.transport.embedded import EmbeddedLog
 from stream_calib.transport.port import TopicPartition
 from workers.calibrate import Transform
 from workers.cli import app
-from workers.deployment import create_topics
+from workers.topic_setup import create_topics
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
