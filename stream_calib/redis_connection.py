@@ -1,8 +1,8 @@
-"""Connections to a Redis-compatible server, and its Lua scripts.
+"""Connections to a Redis-compatible server, Sentinels' primary or cluster, and the Lua scripts that run there.
 
-A lost connection is retried here with backoff, so a command may be executed twice. That is safe only because every
+A lost connection is retried with backoff, so a command may be executed twice. That is safe only because every
 command this project sends is idempotent: plain reads and sets are, and scripts that append carry an identity by which a
-repeat is recognised. A command without that property must be sent with `connect(..., retries=0)`.
+repeat is recognised. A command without that property must be sent with `retries = 0`.
 """
 
 from __future__ import annotations
@@ -12,93 +12,94 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from importlib.resources import files
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import redis
-from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
+    ClusterError,
     NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
+    RedisClusterException,
     ResponseError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.retry import Retry
 from redis.utils import HIREDIS_AVAILABLE
 
-from stream_calib.config_values import mask_url
+from stream_calib import redis_clients
+from stream_calib.config_connections import RedisSection
 from stream_calib.errors import ConfigurationError, StreamCalibError
+from stream_calib.redis_checks import inspect_server
+from stream_calib.redis_clients import RedisClient, passes_with_time, pipelined
+from stream_calib.redis_settings import redis_settings
 
 _LOG = logging.getLogger(__name__)
 
-_MIN_VERSION = (6, 2)
-
-SOCKET_TIMEOUT_S = 10.0
-"""An answer that takes longer counts as a lost connection; blocking commands must ask for less."""
-
-_REFUSALS = ("BUSY", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN", "OOM")
+_REFUSALS = ("BUSY", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN", "OOM", "UNBLOCKED")
 """Error replies of a server that works but cannot do it now. Other error replies are faults of this program."""
 
+_UNUSABLE = ("version", "mode", "eviction")
+"""Findings that no waiting mends."""
 
-def connect(url: str, *, socket_timeout_s: float = SOCKET_TIMEOUT_S, retries: int = 4) -> redis.Redis:
-    """A checked client with `decode_responses=False`.
 
-    Raises ConfigurationError where the URL, the server's version or its eviction policy cannot be used, or the hiredis
-    parser is missing; redis's own ConnectionError (see `answering`) where the server does not answer.
+@overload
+def connect(to: str) -> redis.Redis: ...
 
-    `url` is `redis://`, `rediss://` or `unix://`. `retries` counts the repeats after a lost connection, with about
-    20, 40, 80, ... ms between.
+
+@overload
+def connect(to: RedisSection) -> RedisClient: ...
+
+
+def connect(to: RedisSection | str) -> RedisClient:
+    """A checked client that answers bytes. `to`: the configuration's section, or the address of a single server.
+
+    Raises ConfigurationError where the section, the server's version or its eviction policy cannot be used, or the
+    hiredis parser is missing; redis's own errors (see `answering`) where the server does not answer, or cannot be
+    written to now.
     """
     if not HIREDIS_AVAILABLE:
         raise ConfigurationError("the hiredis parser is missing (replies are slow without it): pip install hiredis")
+    section = RedisSection.model_construct(url=to) if isinstance(to, str) else to
+    settings = redis_settings(section)
+    client: RedisClient
+    if section.cluster:
+        client = redis_clients.cluster(settings, section.retries)
+    elif section.sentinels:
+        client = redis_clients.sentinels_primary(settings, section.sentinel_service, section.retries)
+    else:
+        client = redis_clients.one_server(settings, section.retries)
     try:
-        client = redis.Redis.from_url(
-            url,
-            protocol=2,
-            decode_responses=False,
-            socket_timeout=socket_timeout_s,
-            socket_connect_timeout=min(socket_timeout_s, 5.0),
-            retry=Retry(ExponentialWithJitterBackoff(cap=1.0, base=0.02), retries),
-            health_check_interval=0,
-        )
-    except ValueError:
-        # What it says may quote the part of the address that is wrong, and that may be of a password.
-        raise ConfigurationError(
-            f"Redis address {mask_url(url)} cannot be read; write redis://host:port/0, rediss://... or unix:///path"
-        ) from None
-    check_server(client)
+        check_server(client)
+    except BaseException:
+        client.close()
+        raise
     return client
 
 
-def check_server(client: redis.Redis) -> None:
-    """Refuses a server that would lose state or lacks commands; warns of one that forgets at a restart.
+def check_server(client: RedisClient) -> None:
+    """Refuses a server that would lose state, lacks commands or takes no writes; warns of one that may forget.
 
-    Raises ConfigurationError. An evicting policy drops state without an error, which nothing later could notice.
+    Raises ConfigurationError, or redis's ReadOnlyError for what may be otherwise in a moment. An evicting policy drops
+    state without an error, which nothing later could notice.
     """
-    info: dict[str, Any] = client.info()
-    found = str(info["redis_version"])
-    if tuple(int(part) for part in found.split(".")[:2]) < _MIN_VERSION:
-        raise ConfigurationError(f"the Redis-compatible server is version {found}: 6.2 or later is needed")
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
-        raise ConfigurationError(
-            f"the Redis-compatible server has maxmemory-policy {policy}: it would drop state silently when memory is"
-            " full; set maxmemory-policy noeviction"
-        )
-    if info.get("redis_mode") == "cluster":
-        raise ConfigurationError("the Redis-compatible server is in cluster mode: not supported yet, use a single one")
-    if not info.get("aof_enabled"):
-        _LOG.warning("the Redis-compatible server has appendonly off: a restart loses all state since its last dump")
+    for finding in inspect_server(client):
+        if finding.level == "warn" and finding.subject != "memory":
+            _LOG.warning("%s", finding)
+        elif finding.level == "fail" and finding.subject in _UNUSABLE:
+            raise ConfigurationError(str(finding))
+        elif finding.level == "fail":
+            raise ReadOnlyError(str(finding))
 
 
 @contextmanager
 def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]:
-    """Maps what a server that is away, full or busy raises to `error_class`; other error replies are bugs and pass.
+    """Maps what a server that is away, full, busy or failing over raises to `error_class`; other error replies are bugs
+    and pass.
 
     `doing` completes the sentence "... while <doing>".
     """
@@ -111,11 +112,25 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
         raise error_class(f"the Redis-compatible server refused while {doing}: {error}") from error
     except (RedisConnectionError, RedisTimeoutError) as error:
         reason = str(error).rstrip(".")
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            raise ConfigurationError(
+                f"the Redis-compatible server's certificate was refused while {doing}: {reason}; see ssl_ca_certs in"
+                " redis.client, or the certificate's names and dates"
+            ) from error
         raise error_class(f"no answer from the Redis-compatible server while {doing}: {reason}; retry later") from error
     except ResponseError as error:
-        if str(error).startswith(_REFUSALS):
+        # A script of before Redis 7 wraps what a replica answers to its first write.
+        if str(error).startswith(_REFUSALS) or passes_with_time(error) or "-READONLY" in str(error):
             raise error_class(f"the Redis-compatible server refused while {doing}: {error}") from error
         raise
+    except (RedisClusterException, ClusterError) as error:
+        if "Cluster mode is not enabled" in str(error):
+            raise ConfigurationError(
+                "redis.cluster is true, but the Redis-compatible server is a single one; set it to false"
+            ) from error
+        if not passes_with_time(error):
+            raise
+        raise error_class(f"no answer from the Redis Cluster while {doing}: {error}; retry later") from error
 
 
 Call: TypeAlias = tuple[Sequence[str | bytes], Sequence[str | bytes | int]]
@@ -143,12 +158,12 @@ class LuaScript:
 
         return sha1(self.text, usedforsecurity=False).hexdigest()
 
-    def load(self, client: redis.Redis) -> None:
+    def load(self, client: RedisClient) -> None:
         """Sends the script, for callers that run it by `sha` in a pipeline of their own."""
         with answering(self._error_class, f"loading {self._file_names[-1]}"):
             client.script_load(self.text)
 
-    def __call__(self, client: redis.Redis, keys: Sequence[str | bytes], args: Sequence[str | bytes | int] = ()) -> Any:
+    def __call__(self, client: RedisClient, keys: Sequence[str | bytes], args: Sequence[str | bytes | int] = ()) -> Any:
         """The script's reply. It may be executed twice when the connection is lost, so it must be idempotent."""
         with answering(self._error_class, f"running {self._file_names[-1]}"):
             try:
@@ -156,27 +171,22 @@ class LuaScript:
             except NoScriptError:
                 return client.eval(self.text, len(keys), *keys, *args)  # type: ignore[arg-type]  # bytes are sent as they are
 
-    def many(self, client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
-        """The replies to several independent calls in one round trip; each may run twice, as above."""
+    def many(self, client: RedisClient, calls: Sequence[Call]) -> list[Any]:
+        """The replies to several independent calls, in one round trip to each server; each may run twice, as above.
+
+        On a cluster all keys of a call must be of one slot.
+        """
         if len(calls) == 1:
             return [self(client, *calls[0])]
         with answering(self._error_class, f"running {self._file_names[-1]}"):
-            replies = self._pipelined(client, calls)
-            missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-            if missing:
-                again = self._pipelined(client, [calls[i] for i in missing], load=True)
-                for i, reply in zip(missing, again, strict=True):
-                    replies[i] = reply
+            replies = pipelined(
+                client, [(keys[0], ("EVALSHA", self.sha, len(keys), *keys, *args)) for keys, args in calls]
+            )
+        for i, reply in enumerate(replies):
+            if isinstance(reply, NoScriptError) or (isinstance(reply, Exception) and passes_with_time(reply)):
+                replies[i] = self(client, *calls[i])  # which knows what to do about it
+        with answering(self._error_class, f"running {self._file_names[-1]}"):
             for reply in replies:
                 if isinstance(reply, Exception):
                     raise reply
-            return replies
-
-    def _pipelined(self, client: redis.Redis, calls: Sequence[Call], *, load: bool = False) -> list[Any]:
-        """`load` sends the script ahead, over the same connection: a server restarted in between lacks it again."""
-        pipeline = client.pipeline(transaction=False)
-        if load:
-            pipeline.script_load(self.text)
-        for keys, args in calls:
-            pipeline.evalsha(self.sha, len(keys), *keys, *args)
-        return list(pipeline.execute(raise_on_error=False))[int(load) :]
+        return replies

@@ -7,13 +7,12 @@ import socket
 from dataclasses import dataclass
 from uuid import uuid4
 
-import redis
-
 from stream_calib.config import Config
 from stream_calib.config_identity import semantic_hash
 from stream_calib.config_values import mask_url
 from stream_calib.errors import StateUnavailableError
 from stream_calib.events.contracts import ModelKey
+from stream_calib.redis_clients import RedisClient
 from stream_calib.redis_connection import answering, connect
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.transport.embedded import EmbeddedLog
@@ -32,7 +31,7 @@ MAX_MODEL_KEYS = 16
 class State:
     """Connected parts over the state's server, for one model key."""
 
-    client: redis.Redis
+    client: RedisClient
     model_key: ModelKey
     generation: str
     store: RedisState
@@ -56,7 +55,7 @@ def open_log(config: Config) -> Log:
 def open_state(config: Config) -> State:
     """Raises StateUnavailableError where the server does not answer, ConfigurationError where it cannot be used."""
     with answering(StateUnavailableError, f"connecting to the state at {mask_url(config.redis.url)}"):
-        client = connect(config.redis.url)
+        client = connect(config.redis)
     key, generation = model_key(config), semantic_hash(config)
     store = RedisState(client, key)
     shards = RedisShards(client, key, config.windows.shards, PaneSettings.of(config))
@@ -64,7 +63,7 @@ def open_state(config: Config) -> State:
     return State(client, key, generation, store, shards, snapshots, StatusBoard(client, key))
 
 
-def open_registry(client: redis.Redis, config: Config) -> ModelRegistry:
+def open_registry(client: RedisClient, config: Config) -> ModelRegistry:
     """The deployment's model keys: those of the configuration, and those that were found in records."""
     return ModelRegistry(RedisState(client, deployment_scope(config.log.group_prefix)), MAX_MODEL_KEYS)
 

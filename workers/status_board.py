@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import redis
 
 from stream_calib.errors import StateUnavailableError
 from stream_calib.events.contracts import ModelKey
+from stream_calib.redis_clients import RedisClient
 from stream_calib.redis_connection import answering
 
 _FORGET_AFTER_MS = 7 * 86_400_000
@@ -32,7 +32,7 @@ class MemberStatus(msgspec.Struct, frozen=True):
 class StatusBoard:
     """Hash ``sc:{<model>/<version>}:status``: ``<role>/<member>`` -> JSON."""
 
-    def __init__(self, client: redis.Redis, model_key: ModelKey) -> None:
+    def __init__(self, client: RedisClient, model_key: ModelKey) -> None:
         self._client = client
         self._key = f"sc:{{{model_key}}}:status"
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import redis
 from numpy.typing import NDArray
+from redis.exceptions import NoPermissionError
 
 from stream_calib.errors import PaneGoneError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
+from stream_calib.redis_clients import ClusterClient, RedisClient
 from stream_calib.redis_connection import LuaScript, answering
 from stream_calib.windows import redis_calls
 from stream_calib.windows.join_entry import fingerprint_bytes, join_buckets, label_codes
@@ -81,7 +82,7 @@ class ShardKeys:
 class RedisShards(ShardStore):
     """See ShardStore. `client` answers bytes (`decode_responses=False`)."""
 
-    def __init__(self, client: redis.Redis, model_key: ModelKey, count: int, settings: PaneSettings) -> None:
+    def __init__(self, client: RedisClient, model_key: ModelKey, count: int, settings: PaneSettings) -> None:
         super().__init__(count, settings)
         self._client = client
         self._keys = [ShardKeys(model_key, shard) for shard in range(count)]
@@ -103,8 +104,13 @@ class RedisShards(ShardStore):
         return [Progress(_marks(meta), _number(meta.get(b"cleaned")), _number(meta.get(b"last"))) for meta in found]
 
     def attach(self) -> None:
+        if isinstance(self._client, ClusterClient):
+            return  # a log that could be lost with the state is never kept in a cluster
         with answering(StateUnavailableError, "attaching to the shards"):
-            info: dict[str, Any] = self._client.info("server")
+            try:
+                info: dict[str, Any] = self._client.info("server")
+            except NoPermissionError:
+                return  # nor can the script look; connect() has warned
         self._run = str(info["run_id"])
 
     def apply(self, calls: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-import redis
 
 from stream_calib.errors import StateError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
+from stream_calib.redis_clients import RedisClient
 from stream_calib.redis_connection import LuaScript, answering
 from stream_calib.windows.state_store import Commit, StateStore
 
@@ -25,7 +25,7 @@ _RELEASE = LuaScript("stream_calib.windows.lua", "release.lua", error_class=Stat
 class RedisState(StateStore):
     """See StateStore. `client` answers bytes (`decode_responses=False`)."""
 
-    def __init__(self, client: redis.Redis, model_key: ModelKey) -> None:
+    def __init__(self, client: RedisClient, model_key: ModelKey) -> None:
         self._client = client
         self._tag = f"sc:{{{model_key}}}:"
         self._fields_key = self._tag + "f"

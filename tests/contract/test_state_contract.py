@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_calib.config_connections import RedisSection
 from stream_calib.errors import StateError, StateUnavailableError
 from stream_calib.redis_connection import connect
 from stream_calib.transport.embedded_server import EmbeddedServer
@@ -202,7 +203,7 @@ def test_two_processes_share_the_state(redis_backend: RedisBackend) -> None:
 
 
 def test_a_server_that_is_away_is_said_so(own_redis: EmbeddedServer) -> None:
-    with connect(own_redis.url, retries=0) as client:
+    with connect(RedisSection(url=own_redis.url, retries=0)) as client:
         state = RedisState(client, MODEL)
         own_redis.kill()
         with pytest.raises(StateUnavailableError):

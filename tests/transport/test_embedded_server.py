@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from stream_calib.config_connections import RedisSection
 from stream_calib.errors import ConfigurationError, StreamCalibError, TransportError
 from stream_calib.redis_connection import LuaScript, answering, check_server, connect
 from stream_calib.transport import embedded_server
@@ -112,7 +113,7 @@ def test_an_evicting_policy_is_refused(own_redis: EmbeddedServer) -> None:
 
 def test_a_full_or_lost_server_is_the_given_error(own_redis: EmbeddedServer) -> None:
     script = LuaScript("stream_calib.transport", "embedded_append.lua", error_class=TransportError)
-    with connect(own_redis.url, retries=0) as client:
+    with connect(RedisSection(url=own_redis.url, retries=0)) as client:
         client.config_set("maxmemory", "1")
         with pytest.raises(TransportError, match="refused while setting"), answering(TransportError, "setting"):
             client.set("a", b"1")
