@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -20,10 +19,13 @@ from stream_calib.config_identity import semantic_hash
 from workers import cli_config, cli_snapshots, cli_topics
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.deployment import open_log, open_state
+from workers.logs import set_up_logging
 from workers.role import wall_clock_ms
 from workers.run import ROLES, run_roles
 from workers.status import status_facts, status_tables
-from workers.topic_setup import create_topics, ready_topics
+from workers.topic_setup import create_topics
+
+HTTP_LISTEN_VARIABLE = "STREAM_CALIB_HTTP_LISTEN"
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,10 +42,10 @@ app.command("refit", epilog='Example: stream-calib refit --model flights --reaso
 
 
 class LogLevel(str, Enum):
-    DEBUG = "DEBUG"
-    INFO = "INFO"
-    WARNING = "WARNING"
-    ERROR = "ERROR"
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 RoleName = Enum("RoleName", {name: name for name in ROLES}, type=str)  # type: ignore[misc]  # the roles are a table, not literals
@@ -57,18 +59,24 @@ def run(
         list[RoleName], typer.Option("--role", help="May be given several times: one process, a thread each.")
     ],
     config: ConfigOption = DEFAULT_CONFIG,
-    log_level: Annotated[LogLevel, typer.Option(envvar="STREAM_CALIB_LOG_LEVEL", case_sensitive=False)] = LogLevel.INFO,
+    http: Annotated[
+        str | None, typer.Option(help="host:port of /metrics, /healthz and /readyz, in place of http.listen.")
+    ] = None,
+    log_level: Annotated[
+        LogLevel | None,
+        typer.Option(envvar="STREAM_CALIB_LOG_LEVEL", case_sensitive=False, help="In place of telemetry.log_level."),
+    ] = None,
 ) -> None:
     """Run one or several roles until SIGTERM or Ctrl-C.
 
     Topics have to be there (see `topics create`); only the embedded log gets those that are missing.
     """
-    logging.basicConfig(level=log_level.value, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with readable_errors():
+        if http is not None:
+            os.environ[HTTP_LISTEN_VARIABLE] = http
         loaded = load(config)
-        roles = [name.value for name in dict.fromkeys(role)]
-        ready_topics(loaded, roles)
-        run_roles(roles, loaded)
+        set_up_logging(loaded.telemetry, ROLES, log_level.value if log_level else None)
+        run_roles([name.value for name in dict.fromkeys(role)], loaded)
 
 
 @app.command(epilog="Example: stream-calib status --json")

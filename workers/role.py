@@ -7,7 +7,10 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
 
+from stream_calib import metrics
 from stream_calib.errors import (
     PositionLostError,
     StateUnavailableError,
@@ -20,12 +23,15 @@ _LOG = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 5.0
+_TELL_EVERY_S = 60.0
 
 
 class Role(ABC):
     """What a role does. Not thread-safe: one thread calls it, from `open` to `close`."""
 
     name: str
+    longest_step_s: ClassVar[float] = 0.0
+    """A step may take so long without counting as hung, where that is more than `http.hung_after`."""
 
     @abstractmethod
     def open(self) -> None:
@@ -39,6 +45,10 @@ class Role(ABC):
         and so do TopicRecreatedError and PositionLostError, which no waiting mends.
         """
 
+    def ready(self) -> str | None:
+        """Why the role cannot do its work yet; None where it can. Asked after each step that went well; cheap."""
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Gives up leases and connections. Called once, also after an error."""
@@ -51,8 +61,15 @@ class RoleLoop(threading.Thread):
         super().__init__(name=role.name, daemon=True)
         self.role = role
         self.error: BaseException | None = None
+        self.turned_at_s = time.monotonic()
+        """When the loop last came round, monotonic seconds."""
+        self.not_ready: str | None = "starts"
+        """Why the role is not ready; None while it is."""
         self._stop_asked = stop
         self._idle_wait_s = idle_wait_s
+        self._pauses = Pauses(role.name)
+        self._turn_timestamp = metrics.ROLE_TURN_TIMESTAMP.labels(role.name)
+        self._ready = metrics.ROLE_READY.labels(role.name)
 
     def run(self) -> None:
         try:
@@ -64,6 +81,7 @@ class RoleLoop(threading.Thread):
             _LOG.critical("%s ended: %s", self.role.name, error, exc_info=not isinstance(error, StreamCalibError))
         finally:
             self._stop_asked.set()
+            self._turned("ends")
             self._close()
 
     def _close(self) -> None:
@@ -74,23 +92,79 @@ class RoleLoop(threading.Thread):
             _LOG.warning("%s ends without giving up what it held: %s", self.role.name, error)
 
     def _loop(self) -> None:
-        opened, pause, tried_again_at = False, _FIRST_PAUSE_S, time.monotonic()
+        opened = False
         while not self._stop_asked.is_set():
             try:
                 if not opened:
                     self.role.open()
                     opened = True
-                if not self.role.step():
+                worked = self.role.step()
+                self._turned(self.role.ready())
+                self._pauses.went_well()
+                if not worked:
                     self._stop_asked.wait(self._idle_wait_s)
             except (TopicRecreatedError, PositionLostError):
                 raise  # going on would count other records, or miss some; somebody has to decide
             except (StateUnavailableError, TransportError) as error:
-                # A step that went well says little: every other one may need the server that is away.
-                if time.monotonic() - tried_again_at > pause:
-                    pause = _FIRST_PAUSE_S
-                _LOG.warning("%s pauses for %.2g s: %s", self.role.name, pause, error)
-                self._stop_asked.wait(pause)
-                pause, tried_again_at = min(2 * pause, _LONGEST_PAUSE_S), time.monotonic()
+                self._turned(f"waits: {error}")
+                server = "state" if isinstance(error, StateUnavailableError) else "log"
+                metrics.ROLE_PAUSES.labels(self.name, server).inc()
+                self._stop_asked.wait(self._pauses.next_s(error))
+                self._pauses.ended()
+
+    def _turned(self, not_ready: str | None) -> None:
+        self.turned_at_s, self.not_ready = time.monotonic(), not_ready
+        self._turn_timestamp.set_to_current_time()
+        self._ready.set(not_ready is None)
+
+
+class Pauses:
+    """How long to wait for a server that is away, and how often to say so."""
+
+    def __init__(self, name: str, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        """`name`: the role's."""
+        self._name, self._monotonic_s = name, monotonic_s
+        self._pause_s = _FIRST_PAUSE_S
+        self._tried_again_s = self._away_since_s = monotonic_s()
+        self._failures = 0
+        self._told_s: dict[type[StreamCalibError], float] = {}
+
+    def next_s(self, error: StateUnavailableError | TransportError) -> float:
+        """The pause after this failure, in seconds: twice the last one, if that one did not help."""
+        now = self._monotonic_s()
+        if not self._failures:
+            self._away_since_s = now
+        self._failures += 1
+        pause_s = self._pause_s
+        self._tell(error, now, pause_s)
+        self._pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return pause_s
+
+    def ended(self) -> None:
+        """The pause is over: what comes next is another try."""
+        self._tried_again_s = self._monotonic_s()
+
+    def went_well(self) -> None:
+        """A step did. One that comes right after a pause says little: the next may need the server that is away."""
+        if not self._failures:
+            return
+        now = self._monotonic_s()
+        if now - self._tried_again_s > self._pause_s:
+            _LOG.info("%s goes on, after %.0f s and %d tries", self._name, now - self._away_since_s, self._failures)
+            self._pause_s, self._failures = _FIRST_PAUSE_S, 0
+            self._told_s.clear()
+
+    def _tell(self, error: StateUnavailableError | TransportError, now: float, pause_s: float) -> None:
+        """The first of its kind at once, then one a minute: a server may be away for hours."""
+        told_s = self._told_s.get(type(error))
+        if told_s is None:
+            _LOG.warning("%s pauses for %.2g s: %s", self._name, pause_s, error)
+        elif now - told_s >= _TELL_EVERY_S:
+            away_s = now - self._away_since_s
+            _LOG.warning("%s pauses still, after %.0f s and %d tries: %s", self._name, away_s, self._failures, error)
+        else:
+            return
+        self._told_s[type(error)] = now
 
 
 def wall_clock_ms() -> int:

@@ -6,16 +6,22 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from types import FrameType
 
 from stream_calib.config import Config
+from stream_calib.config_identity import configured_keys
 from stream_calib.errors import StreamCalibError
 from workers.alert import AlertDelivery
 from workers.calibrate import Calibrate
+from workers.health import Health, Watchdog, stack_of
+from workers.http_server import HttpServer
 from workers.monitor import Monitor
 from workers.refit import Refit
 from workers.role import Role, RoleLoop
+from workers.topic_setup import ready_topics
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,6 +34,7 @@ ROLES: dict[str, Callable[[Config], Role]] = {
 _IDLE_WAIT_S = {"calibrate": 0.05, "monitor": 0.01, "refit": 0.02, "alert": 0.1}
 _STOP_WITHIN_S = 20.0
 _LOOK_AT_PARENT_S = 1.0
+_LOOK_AT_STOP_S = 0.1
 
 STOP_WITH_PARENT = "STREAM_CALIB_STOP_WITH_PARENT"
 """Environment variable: id of the process that started this one, which ends when that one is gone."""
@@ -38,24 +45,80 @@ class RoleFailedError(StreamCalibError):
 
 
 def run_roles(names: Sequence[str], config: Config, stop: threading.Event | None = None) -> None:
-    """Runs the roles until a signal, `stop`, or the first failure. Raises RoleFailedError for the last."""
+    """Runs the roles until a signal, `stop`, or the first failure. Raises RoleFailedError for the last; what the start
+    may raise is ready_topics' and HttpServer's.
+
+    A role that does not end within a bound ends the process at once, with code 1.
+    """
     stop = stop or threading.Event()
     if threading.current_thread() is threading.main_thread():
         _stop_on_signals(stop)
     loops = [RoleLoop(ROLES[name](config), stop, _IDLE_WAIT_S[name]) for name in names]
-    for loop in loops:
-        loop.start()
-    _LOG.info("running %s for %s/%s", ", ".join(names), config.model.name, config.model.version)
-    _wait(stop)
-    _LOG.info("stopping")
-    for loop in loops:
-        loop.join(_STOP_WITHIN_S)
-        if loop.is_alive():
-            _LOG.error("%s did not end within %.0f s; its unfinished batch is dropped", loop.name, _STOP_WITHIN_S)
+    with ExitStack() as opened:
+        health = Health(loops, stop, config.http.hung_after_ms / 1000)
+        if config.http.listen != "off":
+            server = opened.enter_context(HttpServer(config.http, health.routes()))
+            _LOG.info("metrics, health and readiness on %s", server.address)
+        ended = threading.Event()
+        opened.callback(ended.set)
+        if _prepared(names, config, stop):
+            for loop in loops:
+                loop.start()
+            Watchdog(health, ended).start()
+            models = ", ".join(map(str, configured_keys(config))) or "the models that records name"
+            _LOG.info("running %s for %s", ", ".join(names), models)
+            _wait(stop)
+            _LOG.info("stopping")
+            _end(loops)
     _LOG.info("stopped")
     failed = [loop for loop in loops if loop.error is not None]
     if failed:
         raise RoleFailedError(f"{failed[0].name} ended: {failed[0].error}") from failed[0].error
+
+
+class _Preparation(threading.Thread):
+    """Sees to the topics, on a thread: a log that does not answer must not keep the process from ending."""
+
+    def __init__(self, names: Sequence[str], config: Config) -> None:
+        super().__init__(name="start", daemon=True)
+        self._names, self._config = names, config
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            ready_topics(self._config, self._names)
+        except Exception as error:
+            self.error = error  # raised by the main thread
+
+
+def _prepared(names: Sequence[str], config: Config, stop: threading.Event) -> bool:
+    """False when the process was asked to end meanwhile."""
+    preparation = _Preparation(names, config)
+    preparation.start()
+    while preparation.is_alive() and not stop.is_set():
+        preparation.join(_LOOK_AT_STOP_S)
+    if preparation.error is not None:
+        raise preparation.error
+    return not stop.is_set()
+
+
+def _end(loops: Sequence[RoleLoop]) -> None:
+    """Returns when all have ended; otherwise the process ends here."""
+    give_up = time.monotonic() + _STOP_WITHIN_S
+    for loop in loops:
+        loop.join(max(0.0, give_up - time.monotonic()))
+    hung = [loop for loop in loops if loop.is_alive()]
+    for loop in hung:
+        _LOG.error(
+            "%s did not end within %.0f s; its unfinished batch is dropped. It is in %s",
+            loop.name,
+            _STOP_WITHIN_S,
+            stack_of(loop),
+        )
+    if hung:
+        # An orderly exit would wait for what the hung call holds.
+        logging.shutdown()
+        os._exit(1)
 
 
 def _wait(stop: threading.Event) -> None:

@@ -1,0 +1,74 @@
+"""The process's log: one line an event on standard error, as text or as JSON, of ours and of the libraries below.
+
+Fields beside the message are given as `extra={"topic": ..}`; those of FIELDS are written to JSON. Passwords in
+addresses are masked, whoever logs them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Collection
+from datetime import datetime, timezone
+
+from stream_calib.config_connections import TelemetrySection
+
+FIELDS = ("model", "version", "topic", "partition", "offset", "server", "route")
+"""Fields of a JSON line beside time, level, logger, role, message and exception. Never values of users' records."""
+
+_LIBRARIES = ("kafka", "redis", "uvicorn", "asyncio", "opentelemetry", "urllib3")
+_PASSWORD_IN_ADDRESS = re.compile(r"(?<=://)[^/\s@'\"]*@")
+
+
+def set_up_logging(telemetry: TelemetrySection, roles: Collection[str], level: str | None = None) -> None:
+    """Everything that is logged in this process goes to standard error from now on.
+
+    `roles`: names of threads that are named in JSON lines. `level` is taken in place of `telemetry.log_level`. What
+    libraries log counts from warnings on.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(roles) if telemetry.log_format == "json" else TextFormatter())
+    least = logging.getLevelName((level or telemetry.log_level).upper())
+    logging.basicConfig(level=least, handlers=[handler], force=True)
+    logging.captureWarnings(True)
+    for library in _LIBRARIES:
+        logging.getLogger(library).setLevel(max(least, logging.WARNING))
+
+
+def masked(text: str) -> str:
+    """The text without users and passwords in addresses."""
+    return _PASSWORD_IN_ADDRESS.sub("***@", text)
+
+
+class TextFormatter(logging.Formatter):
+    """`time level logger: message`, then the traceback where there is one."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record))
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line."""
+
+    def __init__(self, roles: Collection[str]) -> None:
+        super().__init__()
+        self._roles = frozenset(roles)
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        if record.threadName in self._roles:
+            line["role"] = record.threadName
+        line |= {field: record.__dict__[field] for field in FIELDS if field in record.__dict__}
+        line["message"] = masked(record.getMessage())
+        if record.exc_info:
+            line["exception"] = masked(self.formatException(record.exc_info))
+        return json.dumps(line, default=str)
