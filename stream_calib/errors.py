@@ -88,6 +88,10 @@ class PublicationRefusedError(SnapshotError):
     """The pointer, the token or the request moved on; this publication must not happen."""
 
 
+class SnapshotPinnedError(PublicationRefusedError):
+    """An operator pinned the current snapshot; nothing is published until it is unpinned."""
+
+
 # --- fits -------------------------------------------------------------------------------------------------
 
 

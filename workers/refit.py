@@ -11,7 +11,7 @@ from stream_calib import metrics
 from stream_calib.config import Config
 from stream_calib.errors import StateUnavailableError
 from stream_calib.refit.worker import Refitter
-from stream_calib.snapshot.store import REFIT_LEASE
+from stream_calib.snapshot.changes import REFIT_LEASE
 from workers.deployment import State, member_name, open_state
 from workers.role import Role, wall_clock_ms
 from workers.status_board import MemberStatus

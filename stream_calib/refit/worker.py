@@ -8,6 +8,7 @@ from stream_calib.errors import (
     FitError,
     PublicationRefusedError,
     SnapshotError,
+    SnapshotPinnedError,
     StateError,
     StateUnavailableError,
 )
@@ -65,6 +66,10 @@ class Refitter:
     def _publish(self, candidate: Snapshot, report: RefitReport, token: str) -> RefitReport:
         try:
             version = self._store.publish(candidate, report, token)
+        except SnapshotPinnedError as error:
+            refused = report.model_copy(update={"outcome": "refused", "detail": str(error)})
+            self._store.settle(refused, token)
+            return refused
         except PublicationRefusedError as error:
             superseded = report.model_copy(update={"outcome": "superseded", "detail": str(error)})
             self._store.settle(superseded, token)

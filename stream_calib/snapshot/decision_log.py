@@ -1,10 +1,10 @@
-"""The decision log of a model key: every request, settlement, manual action and rollback, each with its pane.
+"""The decision log of a model key: every request, settlement, manual action, rollback and pin, each with its pane.
 
 The log is a list of canonical JSON entries under one hash chain, the *tip*. Whoever appends does so by
 compare-and-set on the tip and on the last decided pane. Entries that come from outside the closer (settled, expired,
-manual, rollback) carry pane `decided + 1` of the moment at which they are written, and take effect there: the closer
-cannot decide that pane without having seen them, because its own compare-and-set is on the tip. So "the snapshot that
-was current at pane M" is a pure function of the log.
+manual, rollback, pin, unpin) carry pane `decided + 1` of the moment at which they are written, and take effect there:
+the closer cannot decide that pane without having seen them, because its own compare-and-set is on the tip. So "the
+snapshot that was current at pane M" is a pure function of the log.
 
 Everything here is pure; `store.py` does the reading and writing.
 """
@@ -97,7 +97,29 @@ class Rollback(_Entry):
     time_ms: int
 
 
-Entry: TypeAlias = Request | Settled | Expired | Manual | Rollback
+class Pin(_Entry):
+    """Somebody keeps the current version: no refit is published until somebody unpins it."""
+
+    type: Literal["pin"] = "pin"
+    version: str
+    """Current at this entry; where another one was, a rollback stands before it."""
+    actor: str
+    reason: str
+    time_ms: int
+
+
+class Unpin(_Entry):
+    """Refits are published again."""
+
+    type: Literal["unpin"] = "unpin"
+    version: str
+    """The version that was pinned."""
+    actor: str
+    reason: str
+    time_ms: int
+
+
+Entry: TypeAlias = Request | Settled | Expired | Manual | Rollback | Pin | Unpin
 _ADAPTER: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Field(discriminator="type")])
 
 
@@ -132,6 +154,8 @@ class DecisionLog:
         """The request without an answer. At most one."""
         self.open_failures: dict[str, int] = {}
         """`refit_refused`, `refit_failed` -> pane of the first such settlement since the last publication."""
+        self.pin: Pin | None = None
+        """The pin that holds after the last entry."""
         self._manual: dict[int, list[Manual]] = {}
         self._move_panes: list[int] = []
         self._move_versions: list[str] = []
@@ -173,6 +197,14 @@ class DecisionLog:
                 self.open_failures.setdefault(f"refit_{entry.outcome}", entry.pane)
         elif isinstance(entry, Rollback):
             self._move(entry.pane, entry.version, entry.type)
+        elif isinstance(entry, Pin):
+            if entry.version != self.current:
+                raise StateError(f"decision log: {entry.version} is pinned while {self.current} is current")
+            self.pin = entry
+        elif isinstance(entry, Unpin):
+            if self.pin is None:
+                raise StateError(f"decision log: {entry.version} is unpinned while nothing is pinned")
+            self.pin = None
 
     def _move(self, pane: int, version: str | None, what: str) -> None:
         if version is None or (self._move_panes and pane < self._move_panes[-1]):

@@ -22,6 +22,9 @@ GateCode: TypeAlias = Literal[
 ]
 """Why the gate refuses, for counting; stable. What each means stands in refit/gate.py."""
 
+RefusalCode: TypeAlias = GateCode | Literal["pinned"]
+"""Why a candidate is not published: the gate's reasons, or that the current snapshot is pinned."""
+
 
 class Document(BaseModel):
     """Frozen, strict, unknown keys refused."""
@@ -110,9 +113,11 @@ class RefitReport(Document):
     gate: GateReport | None = None
 
     @property
-    def refused_for(self) -> tuple[GateCode, ...]:
-        """Codes of a refusal by the gate, each once; empty for every other outcome."""
-        return self.gate.codes if self.gate is not None else ()
+    def refused_for(self) -> tuple[RefusalCode, ...]:
+        """Codes of a refusal, each once; empty for every other outcome."""
+        if self.outcome != "refused" or self.gate is None:
+            return ()
+        return ("pinned",) if self.gate.passed else self.gate.codes
 
     @classmethod
     def decode(cls, raw: bytes) -> RefitReport:

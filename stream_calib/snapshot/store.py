@@ -1,25 +1,17 @@
-"""Publishing, rolling back and reading snapshots of one model key over its StateStore.
-
-Each change is one compare-and-set on the log's tip and on the last decided pane, and writes everything at once:
-snapshot blob, pointer, history, decision log, report, alerts. So there is no moment at which a pointer names a blob
-that is not there, and no "blob first" is needed. Where the tip or the cursor moved meanwhile, the change is checked
-and tried again.
-"""
+"""Publishing, rolling back, pinning and reading snapshots of one model key over its StateStore."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from stream_calib.alerts.model import AlertKind, make_alert
 from stream_calib.drift.psi import PsiReference
-from stream_calib.errors import PublicationRefusedError, SnapshotError, StateError
+from stream_calib.errors import PublicationRefusedError, SnapshotError, SnapshotPinnedError
 from stream_calib.events.contracts import ModelKey
-from stream_calib.snapshot.canonical import canonical_json, sha256_hex
-from stream_calib.snapshot.decision_log import DecisionLog, Entry, Manual, Request, Rollback, Settled, link
-from stream_calib.snapshot.log_reader import LogReader
+from stream_calib.snapshot.canonical import sha256_hex
+from stream_calib.snapshot.changes import REFIT_LEASE, Change, LogChanges, Moment
+from stream_calib.snapshot.decision_log import DecisionLog, Entry, Manual, Pin, Request, Rollback, Settled, Unpin
 from stream_calib.snapshot.model import (
     LevelSnapshot,
     ResolvedSnapshot,
@@ -27,46 +19,13 @@ from stream_calib.snapshot.model import (
     decode_snapshot,
     psi_reference,
     resolve,
-    sequence_of,
     version_of,
 )
+from stream_calib.snapshot.refit_alerts import RefitAlerts
 from stream_calib.snapshot.report import RefitReport
-from stream_calib.windows.state_store import Commit, StateStore
+from stream_calib.windows.state_store import StateStore
 
-REFIT_LEASE = "refit"
-_ATTEMPTS = 20
 _REFERENCES_KEPT = 32
-_READ = ("decided", "first_pane", "current", "sequence", "open_request", f"token:{REFIT_LEASE}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    """The fields as read at one moment, and the log up to there."""
-
-    fields: dict[str, str | None]
-    log: DecisionLog
-
-    @property
-    def next_pane(self) -> int:
-        """decided + 1: where entries that are written now take effect."""
-        decided, first = self.fields["decided"], self.fields["first_pane"]
-        if decided:
-            return int(decided) + 1
-        if first:
-            return int(first)
-        raise StateError("nothing has been read yet for this model key, so there is no pane that a decision could name")
-
-
-_E = TypeVar("_E", bound=Entry)
-
-
-@dataclass
-class _Change(Generic[_E]):
-    entry: _E
-    fields: dict[str, str] = field(default_factory=dict)
-    appends: dict[str, list[bytes]] = field(default_factory=dict)
-    blobs: dict[str, bytes] = field(default_factory=dict)
-    expect: dict[str, str | None] = field(default_factory=dict)
 
 
 class SnapshotStore:
@@ -76,16 +35,16 @@ class SnapshotStore:
         self, state: StateStore, key: ModelKey, generation: str, pane_ms: int, clock_ms: Callable[[], int]
     ) -> None:
         """`clock_ms`: wall time, epoch milliseconds, for history and manual entries; it is never part of a snapshot."""
-        self._state, self._key, self._generation = state, key, generation
-        self._pane_ms, self._clock_ms = pane_ms, clock_ms
-        self._reader = LogReader(state)
+        self._state, self._key, self._clock_ms = state, key, clock_ms
+        self._alerts = RefitAlerts(key, generation, pane_ms)
+        self._changes = LogChanges(state, key, clock_ms)
         self._references: dict[str, PsiReference] = {}
 
     # --- reading
 
     def log(self) -> DecisionLog:
         """The decision log as it is now; the object is extended by later calls."""
-        return self._moment().log
+        return self._changes.moment().log
 
     def current(self) -> str | None:
         """The version that the pointer names."""
@@ -114,7 +73,8 @@ class SnapshotStore:
         return self._references[version]
 
     def history(self) -> list[dict[str, Any]]:
-        """Every move of the pointer, oldest first: {what, version, before, pane, actor, reason, time_ms, ...}."""
+        """Every move of the pointer (publish, rollback), and pin and unpin, oldest first: {what, version, before, pane,
+        actor, reason, time_ms, ...}."""
         return [json.loads(raw) for raw in self._state.entries("history", 0)]
 
     def reports(self) -> list[RefitReport]:
@@ -127,11 +87,16 @@ class SnapshotStore:
         """Makes the candidate current and settles its request as published; returns its version.
 
         The candidate's `sequence` is replaced by the next number. Raises PublicationRefusedError where `token` is no
-        longer the refit lease's, the request has an answer or is unknown, or the pointer is not the candidate's parent.
+        longer the refit lease's, the request has an answer or is unknown, or the pointer is not the candidate's parent;
+        SnapshotPinnedError where the current snapshot is pinned.
         """
 
-        def change(now: _Moment) -> _Change[Settled]:
+        def change(now: Moment) -> Change[Settled]:
             request = self._must_be_open(now, candidate.request_id, token)
+            if (pin := now.log.pin) is not None:
+                raise SnapshotPinnedError(
+                    f"pinned: {pin.actor} keeps {pin.version} ({pin.reason}); see `snapshot unpin`"
+                )
             current = now.fields["current"] or None
             if not current == candidate.parent == request.parent:
                 raise PublicationRefusedError(f"request {request.id}: current is {current}, not {candidate.parent}")
@@ -147,18 +112,22 @@ class SnapshotStore:
                 reason=report.detail,
                 report_sha256=sha256_hex(kept),
             )
-            moved = self._moved(
+            moved = self._changes.moved(
                 "publish", version, current, settled.pane, "refit", request.reason, request_id=request.id
             )
-            return _Change(
+            return Change(
                 settled,
                 fields={"current": version, "sequence": str(numbered.sequence), "open_request": ""},
-                appends={"history": [moved], "reports": [kept], "outbox": self._closing_alerts(now)},
+                appends={
+                    "history": [moved],
+                    "reports": [kept],
+                    "outbox": self._alerts.closed_by_publication(now.log, now.next_pane),
+                },
                 blobs={f"snapshot:{version}": encoded},
                 expect={name: now.fields[name] for name in ("current", "sequence", f"token:{REFIT_LEASE}")},
             )
 
-        return self._commit(change).version or ""
+        return self._changes.commit(change).version or ""
 
     def settle(self, report: RefitReport, token: str) -> None:
         """Answers the report's request without a publication (refused, failed, held, superseded) and keeps the report.
@@ -169,7 +138,7 @@ class SnapshotStore:
         if report.outcome == "published":
             raise ValueError("a publication is settled by `publish`")
 
-        def change(now: _Moment) -> _Change[Settled]:
+        def change(now: Moment) -> Change[Settled]:
             request = self._must_be_open(now, report.request_id, token)
             kept = report.encode()
             settled = Settled(
@@ -179,66 +148,102 @@ class SnapshotStore:
                 reason=report.detail,
                 report_sha256=sha256_hex(kept),
             )
-            return _Change(
+            return Change(
                 settled,
                 fields={"open_request": ""},
-                appends={"reports": [kept], "outbox": self._opening_alert(now, report, settled.pane)},
+                appends={"reports": [kept], "outbox": self._alerts.opened_by(report, now.log, settled.pane)},
                 expect={f"token:{REFIT_LEASE}": now.fields[f"token:{REFIT_LEASE}"]},
             )
 
-        self._commit(change)
+        self._changes.commit(change)
 
     def rollback(self, version: str, actor: str, reason: str) -> None:
         """Moves the pointer back to a version that was current before, whatever its age.
 
         A request that is open then is superseded when its worker comes to publish. Raises SnapshotError where the
-        version is not in the history, is current already, or cannot be loaded.
+        version is not in the history, is current already, or cannot be loaded, or where a version is pinned.
         """
         self.load(version)
 
-        def change(now: _Moment) -> _Change[Rollback]:
-            current = now.fields["current"] or None
-            if current is None or version == current:
-                raise SnapshotError(f"rollback to {version}: it is not behind the current snapshot ({current})")
-            if not any(entry["version"] == version for entry in self.history()):
-                raise SnapshotError(f"rollback to {version}: it was never published; see `snapshot list`")
-            time_ms = self._clock_ms()
-            entry = Rollback(
-                pane=now.next_pane, version=version, left=current, actor=actor, reason=reason, time_ms=time_ms
-            )
-            moved = self._moved("rollback", version, current, entry.pane, actor, reason, time_ms=time_ms)
-            return _Change(
-                entry, fields={"current": version}, appends={"history": [moved]}, expect={"current": current}
+        def change(now: Moment) -> Change[Rollback]:
+            if (pin := now.log.pin) is not None:
+                raise SnapshotError(
+                    f"rollback to {version}: {pin.actor} pinned {pin.version} ({pin.reason}); `snapshot unpin` first,"
+                    " or `snapshot pin` this one in its place"
+                )
+            entry, moved = self._back_to(version, now, actor, reason)
+            return Change(
+                entry, fields={"current": version}, appends={"history": [moved]}, expect={"current": entry.left}
             )
 
-        self._commit(change)
+        self._changes.commit(change)
+
+    def pin(self, version: str | None, actor: str, reason: str) -> str:
+        """Keeps a version that was published: refits are refused at publication until `unpin`. Returns the version.
+
+        None: the current one. Another one is rolled back to in the same step; a pin that is there is replaced. Raises
+        SnapshotError where there is no such version or it is pinned already.
+        """
+        if version is not None:
+            self.load(version)
+
+        def change(now: Moment) -> Change[Pin]:
+            current = now.fields["current"] or None
+            kept = version or current
+            if kept is None:
+                raise SnapshotError("nothing has been published yet, so there is nothing to pin")
+            if now.log.pin is not None and now.log.pin.version == kept:
+                raise SnapshotError(f"{kept} is pinned already, by {now.log.pin.actor} ({now.log.pin.reason})")
+            before: list[Entry] = []
+            history: list[bytes] = []
+            if kept != current:
+                back, moved = self._back_to(kept, now, actor, reason)
+                before.append(back)
+                history.append(moved)
+            time_ms = self._clock_ms()
+            entry = Pin(pane=now.next_pane, version=kept, actor=actor, reason=reason, time_ms=time_ms)
+            history.append(self._changes.moved("pin", kept, kept, entry.pane, actor, reason, time_ms=time_ms))
+            return Change(
+                entry, before, fields={"current": kept}, appends={"history": history}, expect={"current": current}
+            )
+
+        return self._changes.commit(change).version
+
+    def unpin(self, actor: str, reason: str) -> str:
+        """Lets refits publish again; returns the version that was pinned. Raises SnapshotError where none is."""
+
+        def change(now: Moment) -> Change[Unpin]:
+            if (pin := now.log.pin) is None:
+                raise SnapshotError(f"no snapshot of {self._key} is pinned")
+            time_ms = self._clock_ms()
+            entry = Unpin(pane=now.next_pane, version=pin.version, actor=actor, reason=reason, time_ms=time_ms)
+            moved = self._changes.moved("unpin", pin.version, pin.version, entry.pane, actor, reason, time_ms=time_ms)
+            return Change(entry, appends={"history": [moved]})
+
+        return self._changes.commit(change).version
 
     def request_manual(self, actor: str, reason: str) -> int:
         """Asks for a structure refit; returns the pane with which it takes effect."""
 
-        def change(now: _Moment) -> _Change[Manual]:
-            return _Change(Manual(pane=now.next_pane, actor=actor, reason=reason, time_ms=self._clock_ms()))
+        def change(now: Moment) -> Change[Manual]:
+            return Change(Manual(pane=now.next_pane, actor=actor, reason=reason, time_ms=self._clock_ms()))
 
-        return self._commit(change).pane
+        return self._changes.commit(change).pane
 
     # --- inside
 
-    def _moment(self) -> _Moment:
-        return _Moment(*self._reader.read(_READ))
+    def _back_to(self, version: str, now: Moment, actor: str, reason: str) -> tuple[Rollback, bytes]:
+        """Entry and history move of a rollback. Raises SnapshotError where there is none to be made."""
+        current = now.fields["current"] or None
+        if current is None or version == current:
+            raise SnapshotError(f"rollback to {version}: it is not behind the current snapshot ({current})")
+        if not any(entry["version"] == version for entry in self.history()):
+            raise SnapshotError(f"rollback to {version}: it was never published; see `snapshot list`")
+        time_ms = self._clock_ms()
+        entry = Rollback(pane=now.next_pane, version=version, left=current, actor=actor, reason=reason, time_ms=time_ms)
+        return entry, self._changes.moved("rollback", version, current, entry.pane, actor, reason, time_ms=time_ms)
 
-    def _commit(self, make: Callable[[_Moment], _Change[_E]]) -> _E:
-        for _ in range(_ATTEMPTS):
-            now = self._moment()
-            change = make(now)
-            encoded = change.entry.encode()
-            expect = change.expect | {name: now.fields[name] for name in ("tip", "decided", "open_request")}
-            fields = change.fields | {"tip": link(now.log.tip, encoded), "log_length": str(now.log.length + 1)}
-            appends = {name: entries for name, entries in change.appends.items() if entries} | {"decisions": [encoded]}
-            if self._state.commit(Commit(expect, fields, appends, change.blobs)):
-                return change.entry
-        raise StateError(f"decision log of {self._key} moved on {_ATTEMPTS} times in a row; try again")
-
-    def _must_be_open(self, now: _Moment, request_id: str, token: str) -> Request:
+    def _must_be_open(self, now: Moment, request_id: str, token: str) -> Request:
         if now.fields[f"token:{REFIT_LEASE}"] != token:
             raise PublicationRefusedError(f"request {request_id}: another worker holds the refit lease; drop the work")
         request = now.log.open_request
@@ -251,58 +256,3 @@ class SnapshotStore:
         if encoded is None:
             raise SnapshotError(f"snapshot {version} is not in the state store; see `snapshot list` for those that are")
         return decode_snapshot(version, encoded)
-
-    def _moved(
-        self,
-        what: str,
-        version: str,
-        before: str | None,
-        pane: int,
-        actor: str,
-        reason: str,
-        *,
-        request_id: str | None = None,
-        time_ms: int | None = None,
-    ) -> bytes:
-        return canonical_json(
-            {
-                "what": what,
-                "version": version,
-                "sequence": sequence_of(version),
-                "before": before,
-                "pane": pane,
-                "actor": actor,
-                "reason": reason,
-                "request_id": request_id,
-                "time_ms": self._clock_ms() if time_ms is None else time_ms,
-            }
-        )
-
-    def _opening_alert(self, now: _Moment, report: RefitReport, pane: int) -> list[bytes]:
-        kinds: dict[str, AlertKind] = {"refused": "refit_refused", "failed": "refit_failed"}
-        kind = kinds.get(report.outcome)
-        if kind is None or kind in now.log.open_failures:
-            return []
-        text = f"the {report.kind} refit ({report.reason}) was {report.outcome}: {report.detail}"
-        since_ms = report.pane * self._pane_ms
-        evidence = {"request_id": report.request_id}
-        alert = make_alert(
-            self._key, self._generation, kind, "open", pane=pane, since_ms=since_ms, diagnosis=text, evidence=evidence
-        )
-        return [alert.encode()]
-
-    def _closing_alerts(self, now: _Moment) -> list[bytes]:
-        kinds: tuple[AlertKind, ...] = ("refit_refused", "refit_failed")
-        return [
-            make_alert(
-                self._key,
-                self._generation,
-                kind,
-                "close",
-                pane=now.next_pane,
-                since_ms=now.log.open_failures[kind] * self._pane_ms,
-                diagnosis="a refit was published",
-            ).encode()
-            for kind in kinds
-            if kind in now.log.open_failures
-        ]

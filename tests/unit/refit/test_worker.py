@@ -148,6 +148,25 @@ def test_a_rollback_meanwhile_supersedes_the_candidate() -> None:
     assert world.store.reports()[-1].outcome == "published"
 
 
+def test_while_pinned_candidates_are_judged_and_refused() -> None:
+    world = World(config())
+    world.run(60)
+    pinned = world.store.pin(None, "ann", "audit week")
+    published = len(world.store.reports())
+    world.run(60)
+    refused = world.store.reports()[published:]
+    assert refused
+    assert {report.outcome for report in refused} == {"refused"}
+    passed = [report for report in refused if report.gate is not None and report.gate.passed]
+    assert passed
+    assert {report.refused_for for report in passed} == {("pinned",)}
+    assert all("ann keeps" in report.detail for report in passed)
+    assert world.store.current() == pinned
+    world.store.unpin("ann", "audit over")
+    world.run(25)
+    assert world.store.reports()[-1].outcome == "published"
+
+
 def test_manual_request_is_answered_and_age_counts_from_it() -> None:
     world = World(config())
     world.run(40)

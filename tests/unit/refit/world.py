@@ -11,9 +11,10 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.events.identity import signature_hash
 from stream_calib.refit.decider import Decider
 from stream_calib.refit.worker import Refitter
+from stream_calib.snapshot.changes import REFIT_LEASE
 from stream_calib.snapshot.decision_log import chain
 from stream_calib.snapshot.log_reader import LogReader
-from stream_calib.snapshot.store import REFIT_LEASE, SnapshotStore
+from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.pane_record import chained

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from stream_calib.alerts.model import Alert
-from stream_calib.errors import PublicationRefusedError, SnapshotError, StateError
+from stream_calib.errors import PublicationRefusedError, SnapshotError, SnapshotPinnedError, StateError
 from stream_calib.events.contracts import ModelKey
-from stream_calib.snapshot.decision_log import DecisionLog, Expired, Request, chain
+from stream_calib.snapshot.decision_log import DecisionLog, Expired, Pin, Request, Unpin, chain
 from stream_calib.snapshot.log_reader import LogReader
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.memory_state import MemoryState
@@ -257,3 +257,82 @@ def test_the_log_refuses_what_contradicts_itself() -> None:
         DecisionLog().extend([Expired(pane=3, request_id="r1").encode()])
     with pytest.raises(StateError, match="cannot be read"):
         DecisionLog().extend([b'{"type":"request"}'])
+
+
+# --- pins
+
+
+def test_nothing_is_published_while_a_version_is_pinned(state: Interrupted, store: SnapshotStore) -> None:
+    first = published(state, store, 1)
+    assert store.pin(None, "ann", "audit week") == first
+    append(state, request("r2", 11, first), decided=11)
+    with pytest.raises(SnapshotPinnedError, match=f"ann keeps {first} .audit week.; see `snapshot unpin`"):
+        store.publish(structure("r2", first), report("r2"), "1")
+    assert store.current() == first
+    log = store.log()
+    assert log.open_request is not None
+    assert log.pin is not None
+    assert (log.pin.version, log.pin.actor, log.pin.pane) == (first, "ann", 11)
+    store.settle(report("r2", "refused"), "1")
+    assert store.log().open_request is None
+
+    assert store.unpin("bob", "audit over") == first
+    assert store.log().pin is None
+    assert published(state, store, 3) == store.current() != first
+    moves = [(m["what"], m["version"], m["actor"], m["reason"]) for m in store.history()]
+    assert moves[1:3] == [("pin", first, "ann", "audit week"), ("unpin", first, "bob", "audit over")]
+
+
+def test_pinning_an_earlier_version_goes_back_to_it_in_one_step(state: Interrupted, store: SnapshotStore) -> None:
+    first, _ = published(state, store, 1), published(state, store, 2)
+    before = len(state.entries("decisions", 0))
+    assert store.pin(first, "ann", "the new one declines too many") == first
+    assert store.current() == first
+    log = store.log()
+    assert (log.current, log.current_at(12)) == (first, first)
+    assert [e.type for e in log.entries[before:]] == ["rollback", "pin"]
+    assert [m["what"] for m in store.history()] == ["publish", "publish", "rollback", "pin"]
+    assert LogReader(state).read()[1].tip == log.tip
+
+
+def test_a_pin_is_replaced_and_a_rollback_under_it_is_refused(state: Interrupted, store: SnapshotStore) -> None:
+    first, second = published(state, store, 1), published(state, store, 2)
+    store.pin(None, "ann", "x")
+    with pytest.raises(SnapshotError, match="unpin"):
+        store.rollback(first, "bob", "y")
+    with pytest.raises(SnapshotError, match="pinned already, by ann"):
+        store.pin(second, "bob", "y")
+    assert store.pin(first, "bob", "y") == first
+    pin = store.log().pin
+    assert pin is not None
+    assert (pin.version, pin.actor) == (first, "bob")
+
+
+def test_what_cannot_be_pinned_or_unpinned(state: Interrupted, store: SnapshotStore) -> None:
+    with pytest.raises(SnapshotError, match="nothing has been published"):
+        store.pin(None, "ann", "x")
+    with pytest.raises(SnapshotError, match="is pinned"):
+        store.unpin("ann", "x")
+    published(state, store, 1)
+    with pytest.raises(SnapshotError, match="000009-0123456789ab"):
+        store.pin("000009-0123456789ab", "ann", "x")
+    assert store.log().pin is None
+    assert len(store.history()) == 1
+
+
+def test_a_publication_that_comes_first_is_what_gets_pinned(state: Interrupted, store: SnapshotStore) -> None:
+    published(state, store, 1)
+    other = SnapshotStore(state, ModelKey("m", "1"), "g", 1_000, lambda: 78)
+    state.before_commit.append(lambda: published(state, other, 2))
+    pinned = store.pin(None, "ann", "x")
+    assert pinned == store.current()
+    assert pinned.startswith("000002-")
+
+
+@pytest.mark.parametrize("pinned", ["000002-0123456789ab", None])
+def test_a_pin_that_contradicts_the_log_is_damage(pinned: str | None) -> None:
+    entry: Pin | Unpin = Unpin(pane=3, version="000001-0123456789ab", actor="a", reason="r", time_ms=1)
+    if pinned is not None:
+        entry = Pin(pane=3, version=pinned, actor="a", reason="r", time_ms=1)
+    with pytest.raises(StateError, match="pinned"):
+        DecisionLog().extend([entry.encode()])
