@@ -104,12 +104,6 @@ RECORDS_READ = _counter(
     ["role", "topic"],
     set_by="calibrate, monitor",
 )
-RECORDS_WRITTEN = _counter(
-    "stream_calib_records_written_total",
-    "Records written in batches whose commit succeeded",
-    ["role", "topic"],
-    set_by="calibrate",
-)
 COMMITS = _counter(
     "stream_calib_commits_total",
     "Commits of a batch, by outcome: committed, fenced (another member has the partition; the batch is dropped), failed"

@@ -22,6 +22,7 @@ from workers.monitor import Monitor
 from workers.refit import Refit
 from workers.role import Role, RoleLoop
 from workers.topic_setup import ready_topics
+from workers.tracing import traces_sent
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,8 +54,9 @@ def run_roles(names: Sequence[str], config: Config, stop: threading.Event | None
     stop = stop or threading.Event()
     if threading.current_thread() is threading.main_thread():
         _stop_on_signals(stop)
-    loops = [RoleLoop(ROLES[name](config), stop, _IDLE_WAIT_S[name]) for name in names]
     with ExitStack() as opened:
+        opened.enter_context(traces_sent(config.telemetry))
+        loops = [RoleLoop(ROLES[name](config), stop, _IDLE_WAIT_S[name]) for name in names]
         health = Health(loops, stop, config.http.hung_after_ms / 1000)
         if config.http.listen != "off":
             server = opened.enter_context(HttpServer(config.http, health.routes()))
