@@ -6,9 +6,29 @@ import pytest
 
 from tests import kafka_services, services
 from tests.kafka_services import kafka_bootstrap, own_kafka
-from tests.services import own_redis, redis_server_url, redis_url
+from tests.services import (
+    cluster_client,
+    own_cluster,
+    own_redis,
+    redis_client,
+    redis_cluster_url,
+    redis_sentinels,
+    redis_server_url,
+    redis_url,
+)
 
-__all__ = ["kafka_bootstrap", "own_kafka", "own_redis", "redis_server_url", "redis_url"]
+__all__ = [
+    "cluster_client",
+    "kafka_bootstrap",
+    "own_cluster",
+    "own_kafka",
+    "own_redis",
+    "redis_client",
+    "redis_cluster_url",
+    "redis_sentinels",
+    "redis_server_url",
+    "redis_url",
+]
 
 
 def pytest_report_header() -> list[str]:

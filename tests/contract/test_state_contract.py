@@ -46,9 +46,8 @@ def stored(request: pytest.FixtureRequest) -> Iterator[Stored]:
         made.state = MemoryState(lambda: made.now_ms)
         yield made
         return
-    with connect(request.getfixturevalue("redis_url")) as client:
-        backend = RedisBackend(client)
-        yield Stored(backend.state(), backend=backend)
+    backend = RedisBackend(request.getfixturevalue(f"{request.param}_client"))
+    yield Stored(backend.state(), backend=backend)
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sized
 from typing import Any
 
 import pytest
-import redis
 
 from stream_calib.events.contracts import ModelKey
-from stream_calib.redis_connection import connect
+from stream_calib.redis_clients import RedisClient
 from stream_calib.windows.memory_shards import MemoryShards
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.panes import PaneSettings
@@ -80,7 +79,7 @@ class MemoryBackend(Backend):
 
 
 class RedisBackend(Backend):
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: RedisClient) -> None:
         self.client = client
         self._models = 0
 
@@ -136,7 +135,7 @@ class RedisBackend(Backend):
         pipeline.execute()
 
 
-BACKENDS = ["memory", pytest.param("redis", marks=pytest.mark.services)]
+BACKENDS = ["memory", *(pytest.param(kind, marks=pytest.mark.services) for kind in ("redis", "cluster"))]
 
 
 @pytest.fixture(params=BACKENDS)
@@ -145,11 +144,9 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     if request.param == "memory":
         yield MemoryBackend()
         return
-    with connect(request.getfixturevalue("redis_url")) as client:
-        yield RedisBackend(client)
+    yield RedisBackend(request.getfixturevalue(f"{request.param}_client"))
 
 
 @pytest.fixture
-def redis_backend(redis_url: str) -> Iterator[RedisBackend]:
-    with connect(redis_url) as client:
-        yield RedisBackend(client)
+def redis_backend(redis_client: RedisClient) -> RedisBackend:
+    return RedisBackend(redis_client)
