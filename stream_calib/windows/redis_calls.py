@@ -86,6 +86,8 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
                 "start": advance.start,
                 "stop": advance.end,
                 "clock": advance.clock_ms if advance.clock_ms is not None else False,
+    lists = len(chunks) + len(label_pane)
+
                 "first_clock": advance.first_clock_ms if advance.first_clock_ms is not None else False,
                 "entries": [
                     (str(e.pane), f"{e.position}:{'' if e.clock_ms is None else e.clock_ms}")
@@ -115,6 +117,7 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
     label_operations[:, 10] = call.labels.code
     label_operations[:, 11:19] = fingerprint_bytes(call.labels.fingerprint)
     by_id = np.argsort(call.scores.fingerprint, kind="stable"), np.argsort(call.labels.fingerprint, kind="stable")
+        "lists": lists,
     operations = [score_operations[by_id[0]].tobytes(), label_operations[by_id[1]].tobytes()]
     return names, [msgspec.msgpack.encode(head), *operations, *chunk_bytes]
 

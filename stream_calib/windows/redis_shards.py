@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from redis.exceptions import NoPermissionError
 
-from stream_calib.errors import PaneGoneError, StateUnavailableError
+from stream_calib.errors import PaneGoneError, StateError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import ClusterClient, RedisClient
 from stream_calib.redis_connection import LuaScript, answering
@@ -136,6 +136,11 @@ class RedisShards(ShardStore):
         keys, chunks = self._keys[shard], list[bytes]()
         ask = redis_calls.guard_bytes(guard, pane, self.settings)
         cut: dict[str, int] | None = None
+                elif isinstance(reply, bytes):
+                    raise StateError(
+                        f"the key {reply.decode()} holds something of another type, so nothing was written: it was not"
+                        " made by this program; remove it, or wipe the shard and let it be read again"
+                    )
         while True:
             first = len(chunks)
             reply = _READ_ROWS(

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import redis
 from redis.crc import key_slot
+from redis.exceptions import ResponseError
 
-from stream_calib.errors import StateUnavailableError
+from stream_calib.errors import StateError, StateUnavailableError
+from stream_calib.redis_clients import RedisClient
 from stream_calib.redis_connection import LuaScript, connect
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.windows import redis_shards, redis_state
+from stream_calib.windows.join_entry import join_buckets
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
 from stream_calib.windows.shard_store import Mark
@@ -21,7 +24,7 @@ from stream_calib.windows.state_store import Commit
 from stream_calib.windows.walk import winners
 from tests.windows.backends import MODEL, RedisBackend, redis_backend
 from tests.windows.join import PANE_0, SETTINGS, Join, L, S, at, block, clock, label
-from tests.windows.records import Item
+from tests.windows.records import Item, label_rows, score_rows
 
 __all__ = ["redis_backend"]
 
@@ -80,10 +83,11 @@ def test_each_call_is_on_one_slot_and_touches_only_the_keys_that_it_declares(red
 
 
 @contextmanager
-def watching(client: redis.Redis) -> Iterator[list[tuple[str, list[str]]]]:
+def watching(client: RedisClient) -> Iterator[list[tuple[str, list[str]]]]:
     """(kind of client, words of the command) of everything that the server did meanwhile."""
+    assert isinstance(client, redis.Redis)
     seen: list[tuple[str, list[str]]] = []
-    with client.monitor() as monitor:  # type: ignore[no-untyped-call]  # redis-py has no types here
+    with client.monitor() as monitor:
         yield seen
         client.echo("that is all")
         while True:
@@ -151,9 +155,33 @@ def test_the_usual_entry_has_ten_bytes_and_buckets_are_listpacks(redis_backend: 
     assert {client.object("encoding", key) for key in keys} == {b"listpack"}
 
 
-def all_entries(client: redis.Redis, store: RedisShards) -> list[Any]:
+def all_entries(client: RedisClient, store: RedisShards) -> list[Any]:
     names = client.scan_iter(match=store._keys[0].tag.decode() + "j*", count=1_000)
     return [value for key in names for value in client.hgetall(key).values()]
+
+
+@pytest.mark.parametrize("name", [b"m", b"c", b"n" + S.encode(), b"p%d" % (PANE_0 + 6), b"e%d" % (PANE_0 + 6), b"j"])
+def test_a_key_of_another_type_is_an_error_before_anything_is_written(redis_backend: RedisBackend, name: bytes) -> None:
+    store = redis_backend.shards(1, SETTINGS)
+    assert isinstance(store, RedisShards)
+    join = Join(store)
+    some_of_everything(join)
+    client, tag = redis_backend.client, store._keys[0].tag
+    scores, labels = [block(("new", 63), ("other", 64))], [label("new", 63.5), label("other", 66)]
+    wrong = [tag + name]
+    if name == b"j":
+        wrong = store._keys[0].joins(join_buckets(score_rows(scores).fingerprint))
+    for key in wrong:
+        client.delete(key)
+        client.set(key, b"somebody else's")
+    before = redis_backend.copy_shard(store, 0)
+    advances = {S: Advance(61, 62, at(64), at(1)), L: Advance(56, 58, at(66), at(1))}
+    call = ShardCall(0, advances, score_rows(scores), label_rows(labels))
+    # Without its marks the shard is nowhere, which is seen first, and is an error of the server's own.
+    expected: type[Exception] = ResponseError if name == b"m" else StateError
+    with pytest.raises(expected, match="WRONGTYPE" if name == b"m" else "another type"):
+        store.apply([call], join.inputs)
+    assert redis_backend.copy_shard(store, 0) == before
 
 
 # --- interrupted and repeated calls

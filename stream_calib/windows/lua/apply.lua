@@ -10,7 +10,8 @@
 --       3 label operations of 19 bytes: u2 index of the join hash, u2 index of the e list, u6 time, u1 code, 8 bytes
 --         fingerprint (big-endian; its last 7 bytes are the field)
 --       4.. chunks of rows
--- Answer: "ok"; "restarted" when this is not the run of the server that the call is for; or for each range its input, next position and clock when nothing was applied.
+-- Answer: "ok"; "restarted" when this is not the run of the server that the call is for; for each range its input, next position and
+--         clock when nothing was applied; the name of a key that holds something of another type: nothing was written
 
 local meta, counters = KEYS[1], KEYS[2]
 local call = cmsgpack.unpack(ARGV[1])
@@ -28,6 +29,13 @@ for i, range in ipairs(call.ranges) do
     if tonumber(found[1]) ~= range.start then fits = false end
 end
 if not fits then return at end
+
+-- A key of another type would fail in the middle of the writes.
+local first_list = 3 + #call.ranges
+for i, key in ipairs(KEYS) do
+    local is_list = i >= first_list and i < first_list + call.lists
+    if type(redis.pcall(is_list and 'LLEN' or 'HLEN', key)) == 'table' then return key end
+end
 
 local removed = tonumber(redis.call('HGET', meta, 'removed')) or -1
 local score_clock = least_clock(meta, call.scores)
