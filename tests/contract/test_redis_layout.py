@@ -19,7 +19,7 @@ from stream_calib.windows import redis_shards, redis_state
 from stream_calib.windows.join_entry import join_buckets
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
-from stream_calib.windows.shard_store import Mark
+from stream_calib.windows.shard_store import Advance, Mark, ShardCall
 from stream_calib.windows.state_store import Commit
 from stream_calib.windows.walk import winners
 from tests.windows.backends import MODEL, RedisBackend, redis_backend
