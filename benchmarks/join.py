@@ -41,7 +41,7 @@ from stream_calib.windows.intake import Intake
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
-from stream_calib.windows.registration import inputs_of, register_inputs
+from stream_calib.windows.registration import register_inputs
 from stream_calib.windows.shard_store import Mark
 from workers.monitor_inputs import read_blocks, read_labels
 
@@ -143,10 +143,10 @@ class Monitor:
         self.state = RedisState(client, MODEL)
         sides = {"blocks": "s", "labels": "l"}
         self.keys = {TopicPartition(t, p): f"{sides[t]}:t:{p}" for t in sides for p in range(PARTITIONS)}
-        starts = dict.fromkeys(self.keys.values(), 0)
-        register_inputs(self.shards, self.state, starts)
-        self.intake = Intake(self.shards, inputs_of(starts), lambda: None)
-        self.closer = Closer(self.shards, self.state, self.intake.inputs, lambda first: NoStep())
+        starts = dict.fromkeys(self.keys.values(), Mark(0, None))
+        inputs = register_inputs(self.shards, self.state, starts)
+        self.intake = Intake(self.shards, lambda: inputs)
+        self.closer = Closer(self.shards, self.state, lambda first: NoStep())
         self.decoder = LabelDecoder(CONFIG)
         self.marks = dict.fromkeys(self.keys, Mark(0, None))
         self.known: set[int] = set()

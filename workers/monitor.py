@@ -19,7 +19,7 @@ from stream_calib.transport.port import OffsetRange, PolledBatch, Record, TopicP
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.input_batch import InputBatch, judge_records
 from stream_calib.windows.intake import Intake
-from stream_calib.windows.registration import claim_generation, claim_topics, inputs_of, register_inputs
+from stream_calib.windows.registration import claim_generation, claim_topics, register_inputs
 from stream_calib.windows.shard_store import Mark
 from workers.deployment import input_key, input_starts, member_name, open_log, open_state
 from workers.input_reports import InputReport, idle_label_inputs, too_far_ahead
@@ -73,9 +73,9 @@ class Monitor(Role):
             for partition in (TopicPartition(topic, p) for p in range(log.partitions(topic)))
         }
         self._intake = Intake(
-            state.shards, inputs_of(starts), lambda: register_inputs(state.shards, state.store, starts)
+            state.shards,
+            lambda: register_inputs(state.shards, state.store, {i: Mark(p, None) for i, p in starts.items()}),
         )
-        register_inputs(state.shards, state.store, starts)
         self._marks: dict[TopicPartition, Mark] = {}
         self._idle_since: dict[TopicPartition, int] = {}
         self._reports: dict[str, InputReport] = {}
@@ -89,7 +89,6 @@ class Monitor(Role):
         self._closer = Closer(
             state.shards,
             state.store,
-            self._intake.inputs,
             lambda first_pane: Decider(
                 state.model_key,
                 state.generation,

@@ -16,7 +16,7 @@ from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.committed import Committed, Cursors
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, chained
 from stream_calib.windows.panes import ENDED_CLOCK_MS
-from stream_calib.windows.shard_store import Inputs, Progress, ReadGuard, ShardStore
+from stream_calib.windows.shard_store import Progress, ReadGuard, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
 from stream_calib.windows.walk import MaturedPane, read_matured, read_scored
 
@@ -62,13 +62,12 @@ class Closer:
         self,
         shards: ShardStore,
         state: StateStore,
-        inputs: Inputs,
         decider_from: Callable[[int], PaneDecider],
         *,
         idle_inputs: Callable[[], Mapping[str, int]] = dict,
         may_expire: Callable[[Request, int], bool] = lambda request, matured: False,
     ) -> None:
-        self._shards, self._state, self._inputs = shards, state, inputs
+        self._shards, self._state = shards, state
         self._settings = shards.settings
         self._decider_from = decider_from
         self._decider: PaneDecider | None = None
@@ -112,14 +111,17 @@ class Closer:
         """Sets the generation's first pane once every score input has had its first event."""
         if self._committed.cursors() is not None:
             return True
-        firsts = [s.marks[i].first_clock_ms if i in s.marks else None for s in shards for i in self._inputs.scores]
+        count = self._committed.registered()
+        scores = self._committed.inputs(count).scores
+        firsts = [s.marks[i].first_clock_ms if i in s.marks else None for s in shards for i in scores]
         known = [first for first in firsts if first is not None]
         if not known or len(known) < len(firsts):
             return False
         first_pane = self._settings.first_pane(min(known))
         fields = {"first_pane": str(first_pane), "matured_chain": ""}
         fields |= dict.fromkeys(("closed", "matured", "decided"), str(first_pane - 1))
-        self._state.commit(Commit(expect={"first_pane": None}, fields=fields))
+        expect = {"first_pane": None, "inputs": None if count is None else str(count)}
+        self._state.commit(Commit(expect=expect, fields=fields))
         return True
 
     def _watermark(self, shards: list[Progress], inputs: tuple[str, ...], excluded: Mapping[str, int]) -> int | None:
@@ -142,9 +144,12 @@ class Closer:
     # --- the three cursors
 
     def _close(self, shards: list[Progress]) -> bool:
-        low = self._watermark(shards, self._inputs.scores, {})
         at = self._committed.cursors()
-        if low is None or at is None:
+        if at is None:
+            return False
+        inputs = self._committed.inputs(at.inputs)
+        low = self._watermark(shards, inputs.scores, {})
+        if low is None:
             return False
         last = self._last_below(low)
         limit = self._limit(shards, low, self._settings.horizon_panes)
@@ -152,24 +157,27 @@ class Closer:
         found: dict[int, ScoredCells] = {}
         with self._work_from(at):
             for pane in range(at.closed + 1, min(last, at.closed + _PANES_A_COMMIT) + 1):
-                cells = read_scored(self._shards, pane, self._inputs)
+                cells = read_scored(self._shards, pane, inputs)
                 if cells is None:
                     break
                 found[pane] = cells
         if not found:
             return False
         blobs = {PaneNames.of(pane).scored: cells.pack() for pane, cells in found.items()}
-        if self._state.commit(Commit(at.expect("closed"), {"closed": str(max(found))}, {}, blobs)):
+        if self._state.commit(Commit(at.expect("closed", "inputs"), {"closed": str(max(found))}, {}, blobs)):
             for pane, cells in found.items():
                 self._committed.remember_scored(pane, cells)
         return True
 
     def _mature(self, shards: list[Progress]) -> bool:
-        excluded = dict(self._idle_inputs())
-        scores = self._watermark(shards, self._inputs.scores, {})
-        labels = self._watermark(shards, self._inputs.labels, excluded)
         at = self._committed.cursors()
-        if scores is None or labels is None or at is None:
+        if at is None:
+            return False
+        inputs = self._committed.inputs(at.inputs)
+        excluded = {i: end for i, end in self._idle_inputs().items() if i in inputs.labels}
+        scores = self._watermark(shards, inputs.scores, {})
+        labels = self._watermark(shards, inputs.labels, excluded)
+        if scores is None or labels is None:
             return False
         low = min(scores, labels)
         last = min(self._last_below(low - self._settings.horizon_ms), at.closed)
@@ -180,7 +188,7 @@ class Closer:
         chain_hash = at.matured_chain
         with self._work_from(at):
             for pane in range(at.matured + 1, min(last, at.matured + _PANES_A_COMMIT) + 1):
-                read = read_matured(self._shards, pane, self._inputs, excluded)
+                read = read_matured(self._shards, pane, inputs, excluded)
                 if read is None:
                     break
                 packed, names = read.cells.pack(), PaneNames.of(pane)
@@ -191,7 +199,7 @@ class Closer:
             return False
         # `closed` too: a state that was rolled back between the reads must not get panes matured that are not closed.
         fields = {"matured": str(max(found)), "matured_chain": chain_hash}
-        if self._state.commit(Commit(at.expect("matured", "matured_chain", "closed"), fields, {}, blobs)):
+        if self._state.commit(Commit(at.expect("matured", "matured_chain", "closed", "inputs"), fields, {}, blobs)):
             for pane, value in found.items():
                 self._committed.remember_matured(pane, *value)
         return True
@@ -250,6 +258,7 @@ class Closer:
         at = self._committed.cursors()
         if at is None:
             return
+        inputs = self._committed.inputs(at.inputs)
         floor = at.matured - self._settings.keep_panes
         cuts: dict[int, dict[str, dict[str, int]]] = {}
         with self._work_from(at):
@@ -259,7 +268,7 @@ class Closer:
                     if pane not in cuts:
                         cuts[pane] = self._committed.record(pane).cut
                     cut = {input_key: by_shard[str(shard)] for input_key, by_shard in cuts[pane].items()}
-                    if not self._shards.remove(shard, pane, ReadGuard(self._inputs, matured=True, excluded=cut)):
+                    if not self._shards.remove(shard, pane, ReadGuard(inputs, matured=True, excluded=cut)):
                         break
 
 

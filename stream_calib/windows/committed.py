@@ -15,6 +15,8 @@ from stream_calib.snapshot.decision_log import DecisionLog
 from stream_calib.snapshot.log_reader import extended
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_record
+from stream_calib.windows.registration import INPUTS, inputs_of, recorded_inputs
+from stream_calib.windows.shard_store import Inputs
 from stream_calib.windows.state_store import StateStore
 
 _CACHED_PANES = 512
@@ -31,6 +33,8 @@ class Cursors(NamedTuple):
     """Chain hash of the matured cells up to `matured`."""
     tip: str | None
     log_length: int
+    inputs: int | None
+    """How many inputs are registered: the watermarks are minima over exactly these."""
 
     def expect(self, *names: str) -> dict[str, str | None]:
         """The named fields as expectations of a commit."""
@@ -43,6 +47,7 @@ class Committed:
     def __init__(self, state: StateStore) -> None:
         self._state = state
         self._log = DecisionLog()
+        self._inputs = Inputs((), ())
         self._scored: OrderedDict[int, ScoredCells] = OrderedDict()
         self._matured: OrderedDict[int, tuple[MaturedCells, str]] = OrderedDict()
 
@@ -59,7 +64,22 @@ class Committed:
             int(found[name] or 0) for name in ("first_pane", "closed", "matured", "decided")
         )
         chain_hash, length = found["matured_chain"] or "", int(found["log_length"] or 0)
-        return Cursors(first_pane, closed, matured, decided, chain_hash, found["tip"], length), found["detector"]
+        inputs = None if found["inputs"] is None else int(found["inputs"])
+        return (
+            Cursors(first_pane, closed, matured, decided, chain_hash, found["tip"], length, inputs),
+            found["detector"],
+        )
+
+    def registered(self) -> int | None:
+        """How many inputs are registered now."""
+        found = self._state.read((INPUTS,))[INPUTS]
+        return None if found is None else int(found)
+
+    def inputs(self, count: int | None) -> Inputs:
+        """The first `count` registered inputs."""
+        if len(self._inputs.scores) + len(self._inputs.labels) != (count or 0):
+            self._inputs = inputs_of(recorded_inputs(self._state, count or 0))
+        return self._inputs
 
     def decision_log(self, at: Cursors) -> DecisionLog:
         """The log as it is at the cursors. StateError where the entries do not lead to its tip."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.errors import StateError
+from stream_calib.errors import StateError, StateUnavailableError
 from stream_calib.windows.input_batch import InputBatch
 from stream_calib.windows.row_codec import EMPTY_ROWS
 from stream_calib.windows.shard_store import (
@@ -38,14 +38,18 @@ _REGISTRATIONS = 5
 class Intake:
     """Brings batches of registered inputs to all shards.
 
-    `register` gives a first mark to the shards that lack an input (registration.py); it is called again when a shard
-    turns out to have been wiped.
+    `register` gives a first mark to the shards that lack an input (registration.py) and names all inputs. It is called
+    at once, and again when a shard turns out to have been wiped, or to know inputs that this worker does not.
     """
 
-    def __init__(self, shards: ShardStore, inputs: Inputs, register: Callable[[], None]) -> None:
+    def __init__(self, shards: ShardStore, register: Callable[[], Inputs]) -> None:
         self._shards = shards
         self._register = register
-        self.inputs = inputs
+        self.inputs = register()
+
+    def register(self) -> None:
+        """To be called now and then, and when there may be new inputs."""
+        self.inputs = self._register()
 
     def restart(self, input_key: str) -> Mark:
         """Where to read the input from: the least position over the shards, with the clock of the same shard."""
@@ -63,10 +67,17 @@ class Intake:
     def _marks(self) -> list[dict[str, Mark]]:
         """Each shard's marks, complete."""
         for _ in range(_REGISTRATIONS):
-            marks = [progress.marks for progress in self._shards.progress()]
-            if all(i in m for m in marks for i in (*self.inputs.scores, *self.inputs.labels)):
-                return marks
-            self._register()
+            progress = self._shards.progress()
+            wanted = (*self.inputs.scores, *self.inputs.labels)
+            sizes = len(self.inputs.scores), len(self.inputs.labels)
+            more = any(p.inputs[side] > sizes[side] for p in progress for side in (0, 1))
+            if not more and all(i in p.marks for p in progress for i in wanted):
+                return [p.marks for p in progress]
+            self.register()
+        if more:
+            raise StateUnavailableError(
+                "another process is adding a partition that this one does not see yet; it is tried again"
+            )
         raise StateError(
             "a shard has no position for an input although it was just registered; is the store being wiped?"
         )

@@ -42,6 +42,16 @@ class _Shard:
     removed: int = -1
     origin: int | None = None
     last: int | None = None
+    registered: tuple[int, int] = (0, 0)
+    """Numbers of score and label inputs."""
+
+    def note_inputs(self, inputs: Inputs | None) -> None:
+        if inputs is not None:
+            scores, labels = self.registered
+            self.registered = max(scores, len(inputs.scores)), max(labels, len(inputs.labels))
+
+    def knows_more_than(self, inputs: Inputs) -> bool:
+        return self.registered[0] > len(inputs.scores) or self.registered[1] > len(inputs.labels)
 
     def low(self, inputs: Sequence[str], lateness_ms: int, excluded: Mapping[str, int]) -> int:
         clocks = [self.marks[i].clock_ms if i in self.marks else None for i in inputs if i not in excluded]
@@ -56,27 +66,41 @@ class MemoryShards(ShardStore):
         super().__init__(count, settings)
         self._shards = [_Shard() for _ in range(count)]
 
-    def register(self, marks: Mapping[str, Mark]) -> None:
+    def register(self, marks: Mapping[str, Mark], inputs: Inputs | None = None) -> None:
         for shard in self._shards:
-            for input_key, mark in marks.items():
-                shard.marks.setdefault(input_key, mark)
+            self._register(shard, marks, None)
+            if shard.marks:
+                shard.note_inputs(inputs)
 
-    def restart_wiped(self, shard: int, marks: Mapping[str, Mark], origin: int) -> None:
+    def restart_wiped(self, shard: int, marks: Mapping[str, Mark], origin: int, inputs: Inputs | None = None) -> None:
         if not self._shards[shard].marks:
-            self._shards[shard] = _Shard(marks=dict(marks), removed=origin, origin=origin)
+            fresh = self._shards[shard] = _Shard(removed=origin, origin=origin)
+            self._register(fresh, marks, origin)
+            fresh.note_inputs(inputs)
+
+    def _register(self, shard: _Shard, marks: Mapping[str, Mark], origin: int | None) -> None:
+        for input_key, mark in marks.items():
+            if input_key not in shard.marks:
+                shard.marks[input_key] = mark
+                if (pane := mark.entered_pane(self.settings.pane_ms, origin)) is not None:
+                    shard.entries[input_key].setdefault(pane, Entry(pane, mark.next, mark.clock_ms))
 
     def progress(self) -> list[Progress]:
-        return [Progress(dict(s.marks), None if s.removed < 0 else s.removed, s.last) for s in self._shards]
+        return [
+            Progress(dict(s.marks), None if s.removed < 0 else s.removed, s.last, s.registered) for s in self._shards
+        ]
 
     def attach(self) -> None:
         """Memory is not restarted."""
 
     def apply(self, calls: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:
-        return [self._apply(self._shards[call.shard], call) for call in calls]
+        return [self._apply(self._shards[call.shard], call, inputs) for call in calls]
 
-    def _apply(self, shard: _Shard, call: ShardCall) -> ShardNotAt | None:
+    def _apply(self, shard: _Shard, call: ShardCall, inputs: Inputs) -> ShardNotAt | None:
         at = {i: shard.marks.get(i, Mark(0, None)) for i in call.advances}
-        if any(i not in shard.marks or at[i].next != advance.start for i, advance in call.advances.items()):
+        if shard.registered[0] > len(inputs.scores) or any(
+            i not in shard.marks or at[i].next != advance.start for i, advance in call.advances.items()
+        ):
             return ShardNotAt(at)
         self._scores(shard, call.scores)
         self._labels(shard, call.labels)
@@ -130,6 +154,8 @@ class MemoryShards(ShardStore):
     def _admit(self, number: int, pane: int, guard: ReadGuard) -> dict[str, int] | None:
         """The cut, None for "not yet"; PaneGoneError as in lua/clocks.lua (admit)."""
         shard, s = self._shards[number], self.settings
+        if shard.knows_more_than(guard.inputs):
+            return None
         needed = s.end_ms(pane) + (s.horizon_ms if guard.matured else 0)
         if shard.low(guard.inputs.scores, s.score_lateness_ms, {}) < needed:
             return None

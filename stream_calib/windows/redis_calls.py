@@ -22,10 +22,24 @@ ScriptCall = tuple[list[bytes], list[bytes]]
 _NO_PANE = 1 << 40
 
 
-def register_argument(marks: Mapping[str, Mark], origin: int | None) -> bytes:
-    """What lua/register.lua reads."""
-    some = [(i, m.next, m.clock_ms if m.clock_ms is not None else False) for i, m in marks.items()]
-    return msgspec.msgpack.encode({"marks": some, "origin": origin if origin is not None else False})
+def register_call(
+    keys: ShardKeys, marks: Mapping[str, Mark], inputs: Inputs | None, origin: int | None, settings: PaneSettings
+) -> ScriptCall:
+    """Keys and arguments of lua/register.lua."""
+    names, some = [keys.marks], []
+    for input_key, mark in marks.items():
+        pane = mark.entered_pane(settings.pane_ms, origin)
+        if pane is not None:
+            names.append(keys.entries(input_key))
+        facts = (mark.clock_ms, mark.first_clock_ms, pane)
+        some.append((input_key, mark.next, *(False if fact is None else fact for fact in facts)))
+    call = {
+        "marks": some,
+        "origin": origin if origin is not None else False,
+        "scores": len(inputs.scores) if inputs else 0,
+        "labels": len(inputs.labels) if inputs else 0,
+    }
+    return names, [msgspec.msgpack.encode(call)]
 
 
 def guard_bytes(guard: ReadGuard, pane: int, settings: PaneSettings) -> bytes:
@@ -72,6 +86,8 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
     for pane, n in zip(label_pane.tolist(), label_counts.tolist(), strict=True):
         counts["labels", pane] += n
 
+    lists = len(chunks) + len(label_pane)
+
     fingerprint = np.concatenate([call.scores.fingerprint, call.labels.fingerprint])
     bucket, bucket_index = np.unique(join_buckets(fingerprint), return_inverse=True)
     join_key = len(names) + 1 + bucket_index
@@ -86,8 +102,6 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
                 "start": advance.start,
                 "stop": advance.end,
                 "clock": advance.clock_ms if advance.clock_ms is not None else False,
-    lists = len(chunks) + len(label_pane)
-
                 "first_clock": advance.first_clock_ms if advance.first_clock_ms is not None else False,
                 "entries": [
                     (str(e.pane), f"{e.position}:{'' if e.clock_ms is None else e.clock_ms}")
@@ -103,6 +117,7 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
         "least_score_pane": int(score_pane.min()) if n_scores else _NO_PANE,
         "last_pane": int(score_pane.max()) if n_scores else False,
         "chunks": chunks,
+        "lists": lists,
         "counts": [(kind, pane, n) for (kind, pane), n in counts.items()],
     }
     score_operations = np.zeros((n_scores, 19), dtype=np.uint8)
@@ -117,7 +132,6 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
     label_operations[:, 10] = call.labels.code
     label_operations[:, 11:19] = fingerprint_bytes(call.labels.fingerprint)
     by_id = np.argsort(call.scores.fingerprint, kind="stable"), np.argsort(call.labels.fingerprint, kind="stable")
-        "lists": lists,
     operations = [score_operations[by_id[0]].tobytes(), label_operations[by_id[1]].tobytes()]
     return names, [msgspec.msgpack.encode(head), *operations, *chunk_bytes]
 

@@ -88,12 +88,12 @@ class RedisShards(ShardStore):
         self._keys = [ShardKeys(model_key, shard) for shard in range(count)]
         self._run: str | None = None
 
-    def register(self, marks: Mapping[str, Mark]) -> None:
-        call = redis_calls.register_argument(marks, None)
-        _REGISTER.many(self._client, [([keys.marks], [call]) for keys in self._keys])
+    def register(self, marks: Mapping[str, Mark], inputs: Inputs | None = None) -> None:
+        calls = [redis_calls.register_call(keys, marks, inputs, None, self.settings) for keys in self._keys]
+        _REGISTER.many(self._client, calls)
 
-    def restart_wiped(self, shard: int, marks: Mapping[str, Mark], origin: int) -> None:
-        _REGISTER(self._client, [self._keys[shard].marks], [redis_calls.register_argument(marks, origin)])
+    def restart_wiped(self, shard: int, marks: Mapping[str, Mark], origin: int, inputs: Inputs | None = None) -> None:
+        _REGISTER(self._client, *redis_calls.register_call(self._keys[shard], marks, inputs, origin, self.settings))
 
     def progress(self) -> list[Progress]:
         with answering(StateUnavailableError, "reading positions"):
@@ -101,7 +101,15 @@ class RedisShards(ShardStore):
             for keys in self._keys:
                 pipeline.hgetall(keys.marks)
             found: list[dict[bytes, bytes]] = pipeline.execute()
-        return [Progress(_marks(meta), _number(meta.get(b"cleaned")), _number(meta.get(b"last"))) for meta in found]
+        return [
+            Progress(
+                _marks(meta),
+                _number(meta.get(b"cleaned")),
+                _number(meta.get(b"last")),
+                (_number(meta.get(b"scores")) or 0, _number(meta.get(b"labels")) or 0),
+            )
+            for meta in found
+        ]
 
     def attach(self) -> None:
         if isinstance(self._client, ClusterClient):
@@ -128,6 +136,11 @@ class RedisShards(ShardStore):
                         "the state's server was restarted: what was read before may be lost; read from the shards'"
                         " positions again"
                     )
+                elif isinstance(reply, bytes):
+                    raise StateError(
+                        f"the key {reply.decode()} holds something of another type, so nothing was written: it was not"
+                        " made by this program; remove it, or wipe the shard and let it be read again"
+                    )
                 else:
                     answers.append(ShardNotAt({i.decode(): Mark(int(n or 0), _number(c)) for i, n, c in reply}))
         return answers
@@ -136,11 +149,6 @@ class RedisShards(ShardStore):
         keys, chunks = self._keys[shard], list[bytes]()
         ask = redis_calls.guard_bytes(guard, pane, self.settings)
         cut: dict[str, int] | None = None
-                elif isinstance(reply, bytes):
-                    raise StateError(
-                        f"the key {reply.decode()} holds something of another type, so nothing was written: it was not"
-                        " made by this program; remove it, or wipe the shard and let it be read again"
-                    )
         while True:
             first = len(chunks)
             reply = _READ_ROWS(

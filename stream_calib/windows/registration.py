@@ -1,14 +1,24 @@
-"""Making inputs known to every shard before they are read, and starting a wiped shard where its panes can still be
-had."""
+"""Making inputs known to every shard before they are read: those that a model key starts with, those that are added
+while it runs, and all of them for a shard that was wiped.
+
+The list `inputs` of the model key's state has every input with its first mark; the field of that name is its length,
+and the closer's commits expect it. So an input is added between two commits of the closer, never in the middle of one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from stream_calib.errors import GenerationMismatchError, StateError, TopicRecreatedError
 from stream_calib.windows.pane_record import PaneNames, decode_record
-from stream_calib.windows.shard_store import Inputs, Mark, ShardStore
+from stream_calib.windows.panes import PaneSettings
+from stream_calib.windows.shard_store import Inputs, Mark, Progress, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
+
+INPUTS = "inputs"
+_ATTEMPTS = 20
 
 
 def claim_generation(state: StateStore, generation: str) -> None:
@@ -23,12 +33,15 @@ def claim_generation(state: StateStore, generation: str) -> None:
 
 
 def claim_topics(state: StateStore, topic_ids: Mapping[str, str]) -> None:
-    """Binds the state to the identities of the topics that it counts (topic -> id).
+    """Binds the state to the identities of the topics that it counts (topic -> id). One may be added later.
 
     Raises TopicRecreatedError where a topic of that name has another identity: the stored positions are not its own.
     """
     wanted = " ".join(f"{topic}={topic_ids[topic]}" for topic in sorted(topic_ids))
     found = _claim(state, "topics", wanted)
+    if found != wanted and set(found.split()) < set(wanted.split()):
+        state.commit(Commit(expect={"topics": found}, fields={"topics": wanted}))
+        found = state.read(("topics",))["topics"] or ""
     if found != wanted:
         raise TopicRecreatedError(
             f"the stored positions belong to the topics {found}, the log has {wanted}: a topic was deleted and created"
@@ -46,24 +59,93 @@ def _claim(state: StateStore, name: str, value: str) -> str:
     raise StateError(f"the field `{name}` can be neither read nor written; is the store being wiped?")
 
 
-def register_inputs(shards: ShardStore, state: StateStore, starts: Mapping[str, int]) -> None:
-    """Gives every shard a mark for every input: from `starts` (input key -> position) for a new model key.
+def register_inputs(shards: ShardStore, state: StateStore, starts: Mapping[str, Mark]) -> Inputs:
+    """Gives every shard a mark for every input. All registered inputs, also those that others know of.
+
+    `starts`: input key -> its first mark, for a new model key. An input that is added to a running one starts at that
+    position, with a clock of its own: the score watermark plus the lateness, so that what it brings belongs to no pane
+    that is closed and joins no label that was let go (labels: end of the last matured pane + horizon + lateness).
 
     A shard that knows no input although panes have matured was wiped: it starts where the clocks first reached the
     oldest pane that is still needed, and answers older ones as gone.
     """
+    recorded = _recorded(shards, state, starts)
+    inputs = inputs_of(recorded)
     fields = state.read(("first_pane", "matured"))
-    progress = shards.progress()
     if fields["first_pane"] is not None:
         first = int(fields["matured"] or 0) - shards.settings.keep_panes + 1 - shards.settings.back_panes
         if first > int(fields["first_pane"]):
-            for shard, found in enumerate(progress):
+            for shard, found in enumerate(shards.progress()):
                 if not found.marks:
-                    shards.restart_wiped(shard, _entry_marks(state, first, starts), first - 1)
-    shards.register({input_key: Mark(position, None) for input_key, position in starts.items()})
+                    shards.restart_wiped(shard, _entry_marks(state, first, recorded), first - 1, inputs)
+    shards.register(recorded, inputs)
+    return inputs
 
 
-def _entry_marks(state: StateStore, pane: int, starts: Mapping[str, int]) -> dict[str, Mark]:
+def recorded_inputs(state: StateStore, count: int) -> dict[str, Mark]:
+    """The first `count` inputs on record -> their first marks."""
+    found = {}
+    for raw in state.entries(INPUTS, 0, count):
+        input_key, position, clock_ms = msgspec.json.decode(raw, type=tuple[str, int, int | None])
+        found[input_key] = Mark(position, clock_ms, clock_ms)
+    return found
+
+
+def inputs_of(keys: Iterable[str]) -> Inputs:
+    """The input keys by side."""
+    ordered = sorted(keys)
+    return Inputs(tuple(i for i in ordered if i.startswith("s:")), tuple(i for i in ordered if i.startswith("l:")))
+
+
+def _recorded(shards: ShardStore, state: StateStore, starts: Mapping[str, Mark]) -> dict[str, Mark]:
+    """All inputs on record, those of `starts` among them."""
+    for _ in range(_ATTEMPTS):
+        fields = state.read((INPUTS, "first_pane", "closed", "matured"))
+        recorded = recorded_inputs(state, int(fields[INPUTS] or 0))
+        missing = {input_key: starts[input_key] for input_key in sorted(starts) if input_key not in recorded}
+        if not missing:
+            return recorded
+        if recorded:
+            # From here on no shard takes a watermark in which the new inputs are not, so it cannot rise.
+            shards.register({}, inputs_of([*recorded, *missing]))
+            progress = shards.progress()
+            missing = {
+                i: _added(i, mark.next, progress, inputs_of(recorded), fields, shards.settings)
+                for i, mark in missing.items()
+            }
+        entries = [msgspec.json.encode((i, mark.next, mark.clock_ms)) for i, mark in missing.items()]
+        count = len(recorded) + len(missing)
+        state.commit(Commit(fields, {INPUTS: str(count)}, {INPUTS: entries}))
+    raise StateError(f"the inputs could not be registered in {_ATTEMPTS} attempts; is the store being wiped?")
+
+
+def _added(
+    input_key: str,
+    position: int,
+    progress: Sequence[Progress],
+    recorded: Inputs,
+    fields: Mapping[str, str | None],
+    settings: PaneSettings,
+) -> Mark:
+    """The first mark of an input that was not there when the model key started."""
+    known = [p.marks[input_key].first_clock_ms for p in progress if input_key in p.marks]
+    if clocks := [clock for clock in known if clock is not None]:
+        return Mark(position, min(clocks))  # it was on record before; the record was lost
+    begun = fields["first_pane"] is not None
+    if input_key.startswith("l:"):
+        ends = settings.end_ms(int(fields["matured"] or 0)) + settings.horizon_ms + settings.label_lateness_ms
+        return Mark(position, ends if begun else None)
+    if begun:
+        clocks.append(settings.end_ms(int(fields["closed"] or 0)) + settings.score_lateness_ms)
+    for shard in progress:
+        at = [shard.marks[i].clock_ms for i in recorded.scores if i in shard.marks]
+        lowest = [clock for clock in at if clock is not None]
+        if lowest and len(lowest) == len(recorded.scores):
+            clocks.append(min(lowest))
+    return Mark(position, max(clocks, default=None))
+
+
+def _entry_marks(state: StateStore, pane: int, recorded: Mapping[str, Mark]) -> dict[str, Mark]:
     (blob,) = state.blobs([PaneNames.of(pane).record])
     if blob is None:
         raise StateError(
@@ -71,15 +153,6 @@ def _entry_marks(state: StateStore, pane: int, starts: Mapping[str, int]) -> dic
         )
     entries = decode_record(blob).entries
     return {
-        input_key: Mark(entries[input_key].position, entries[input_key].clock_ms)
-        if input_key in entries
-        else Mark(position, None)
-        for input_key, position in starts.items()
+        input_key: Mark(entries[input_key].position, entries[input_key].clock_ms) if input_key in entries else mark
+        for input_key, mark in recorded.items()
     }
-
-
-def inputs_of(starts: Mapping[str, int]) -> Inputs:
-    """The registered inputs by side."""
-    return Inputs(
-        tuple(sorted(i for i in starts if i.startswith("s:"))), tuple(sorted(i for i in starts if i.startswith("l:")))
-    )

@@ -37,7 +37,15 @@ class Mark(NamedTuple):
     clock_ms: int | None
     """The partition's clock over the records before `next`; None before the first event: counts as minus infinity."""
     first_clock_ms: int | None = None
-    """The first value of that clock."""
+    """The first value of that clock; for an input that was added later, the one that it started with."""
+
+    def entered_pane(self, pane_ms: int, origin: int | None) -> int | None:
+        """The pane that the clock of a first mark has reached already, where that is one to be kept (after `origin`):
+        a shard that is rebuilt for it must start at this mark, not where the clock first moved on."""
+        if self.clock_ms is None:
+            return None
+        pane = self.clock_ms // pane_ms
+        return pane if origin is None or pane > origin else None
 
 
 class Advance(NamedTuple):
@@ -59,6 +67,8 @@ class Progress(NamedTuple):
     """The last pane dropped for good."""
     last_pane: int | None
     """The last pane with an accepted score."""
+    inputs: tuple[int, int] = (0, 0)
+    """How many score and label inputs are registered, or about to be: calls that know fewer are refused."""
 
 
 class Entry(NamedTuple):
@@ -142,7 +152,7 @@ class ShardCall:
 
 
 class ShardNotAt(NamedTuple):
-    """The answer to a call whose starts do not fit: nothing was applied."""
+    """The answer to a call whose starts do not fit, or that knows too few inputs: nothing was applied."""
 
     marks: Mapping[str, Mark]
     """Where the shard is, for each input of the call."""
@@ -189,11 +199,15 @@ class ShardStore(ABC):
         self.settings = settings
 
     @abstractmethod
-    def register(self, marks: Mapping[str, Mark]) -> None:
-        """Gives every shard a first mark for the inputs that it does not know; known ones stay as they are."""
+    def register(self, marks: Mapping[str, Mark], inputs: Inputs | None = None) -> None:
+        """Gives every shard a first mark for the inputs that it does not know; known ones stay as they are.
+
+        `inputs`: all registered inputs. From then on a shard refuses calls, and answers reads with "not yet", that are
+        made with fewer. Without `marks` that is all that happens, and not on a shard that knows nothing (was wiped).
+        """
 
     @abstractmethod
-    def restart_wiped(self, shard: int, marks: Mapping[str, Mark], origin: int) -> None:
+    def restart_wiped(self, shard: int, marks: Mapping[str, Mark], origin: int, inputs: Inputs | None = None) -> None:
         """A shard that knows no input starts at `marks`; panes up to `origin` are ignored and answered as gone."""
 
     @abstractmethod

@@ -16,11 +16,12 @@ Fields in use (all text; a missing field reads as None)
 | detector | the step's carried state, canonical JSON |
 | open_request | id of the request in flight, empty when there is none |
 | current, sequence | served snapshot version; highest sequence number ever given |
+| inputs | number of entries of the list `inputs` |
 | token:<lease> | fencing token of the last owner of a lease |
 | outbox_sent | number of entries of `outbox` that were delivered |
 
-Lists: `decisions` (decision log), `history` (snapshot pointer moves), `outbox` (alert events), `reports` (gate
-reports).
+Lists: `inputs` (input partitions with their first marks), `decisions` (decision log), `history` (snapshot pointer
+moves), `outbox` (alert events), `reports` (gate reports).
 Blobs: `scored:<pane>`, `matured:<pane>` (packed cells), `pane:<pane>` (pane record, JSON), `snapshot:<version>`.
 """
 

@@ -610,7 +610,7 @@ def test_a_wiped_shard_ignores_what_belongs_to_older_panes(backend: Backend) -> 
     join.append(S, clock(15), block(("new", 21)), block(("old", 19), ("new", 19.5)), clock(200))
     join.append(L, clock(15), label("new", 22), label("old", 19.5), label("never", 18.5), clock(200))
     join.store = backend.shards(1, SETTINGS)
-    join.intake = Intake(join.store, join.inputs, lambda: None)
+    join.intake = Intake(join.store, lambda: join.inputs)
     marks = {key: Mark(1, at(15)) for key in (S, L)}
     join.store.restart_wiped(0, marks, PANE_0 + 1)
     join.deliver(L, 1, 4)

@@ -7,7 +7,7 @@ pane's record; the oracle is then asked about logs in which the others only move
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from stream_calib.events.identity import fingerprints, shards
 from stream_calib.windows.cells import MaturedCells, ScoredCells
@@ -27,13 +27,25 @@ DROPS = {
 }
 
 
-def oracle(logs: Logs, cut: dict[str, dict[str, int]] | None = None, count: int = 1) -> Result:
-    """The oracle's result with label records behind `cut` (input key -> shard -> position) only moving the clock."""
+def oracle(
+    logs: Logs,
+    cut: dict[str, dict[str, int]] | None = None,
+    count: int = 1,
+    first_clocks: Mapping[str, int] | None = None,
+) -> Result:
+    """The oracle's result with label records behind `cut` (input key -> shard -> position) only moving the clock.
+
+    An input that started with a clock is one whose log begins with that clock.
+    """
     settings = oracle_settings(logs.settings)
-    scores = [flat(log) for log in logs.items("s")]
+    begin = {key: [Clock(clock_ms)] for key, clock_ms in (first_clocks or {}).items()}
+    scores = [
+        [*begin.get(key, []), *flat([w.item for w in logs.inputs[key]])]
+        for key in sorted(k for k in logs.inputs if k.startswith("s"))
+    ]
     labels: list[list[Label | Clock | End]] = []
     for key in sorted(k for k in logs.inputs if k.startswith("l")):
-        log: list[Label | Clock | End] = []
+        log: list[Label | Clock | End] = [*begin.get(key, [])]
         for position, written in enumerate(logs.inputs[key]):
             item = written.item
             assert not isinstance(item, Block)
@@ -102,7 +114,8 @@ def check_world(world: World) -> None:
     """Every cell, counter, total, decision and alert of a finished simulation."""
     at = world.cursors()
     state, logs = world.state, world.logs
-    whole = oracle(logs)
+    first_clocks = world.first_clocks()
+    whole = oracle(logs, first_clocks=first_clocks)
     assert at["first_pane"] == whole.first_pane
     records = {
         p: decode_record(blob(state, PaneNames.of(p).record)) for p in range(at["first_pane"], at["matured"] + 1)
@@ -116,7 +129,7 @@ def check_world(world: World) -> None:
         packed = blob(state, PaneNames.of(pane).matured)
         chain = chained(chain, packed)
         cut = {key: by_shard for key, by_shard in record.cut.items() if by_shard}
-        expected = (oracle(logs, cut, world.store.count) if cut else whole).pane(pane)
+        expected = (oracle(logs, cut, world.store.count, first_clocks) if cut else whole).pane(pane)
         assert matured_of(MaturedCells.unpack(packed)) == expected.matured, f"matured cells of pane {pane}, cut {cut}"
         _check_record(world, record, expected, records)
         assert record.chain == chain

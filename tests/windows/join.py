@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from stream_calib.windows.intake import Intake
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.registration import inputs_of
-from stream_calib.windows.shard_store import Mark, PaneCounters, ReadGuard, ShardStore
+from stream_calib.windows.shard_store import Inputs, Mark, PaneCounters, ReadGuard, ShardStore
 from stream_calib.windows.walk import MaturedPane, read_matured, read_scored
 from tests.oracle.offline import Clock, Label, Score
 from tests.windows.expectation import matured_of, scored_of
@@ -44,15 +44,15 @@ class Join:
         self.store = store
         self.settings: PaneSettings = store.settings
         names = [*(f"s:b:{i}" for i in range(scores)), *(f"l:t:{i}" for i in range(labels))]
-        self.inputs = inputs_of(dict.fromkeys(names, 0))
-        self.intake = Intake(store, self.inputs, self.register)
+        self.inputs = inputs_of(names)
         self.items: dict[str, list[Item]] = {name: [] for name in names}
         self.marks_at: dict[str, list[Mark]] = {name: [Mark(0, None)] for name in names}
         """Input -> the mark before each record."""
-        self.register()
+        self.intake = Intake(store, self.register)
 
-    def register(self) -> None:
+    def register(self) -> Inputs:
         self.store.register(dict.fromkeys((*self.inputs.scores, *self.inputs.labels), Mark(0, None)))
+        return self.inputs
 
     def write(self, key: str, *items: Item) -> dict[str, Mark]:
         """Appends the records to the input's log and applies them. What must be rewound."""

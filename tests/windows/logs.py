@@ -8,7 +8,7 @@ which the log took it.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_calib.windows.panes import PaneSettings
@@ -37,6 +37,8 @@ class Logs:
     """The last pane that matures; None where every partition ends."""
     end: int
     """When everything can be read."""
+    added: dict[str, int] = field(default_factory=dict)
+    """Inputs that are not there from the start -> when they are (seconds)."""
 
     def items(self, side: str) -> list[list[Item]]:
         return [[w.item for w in log] for key, log in sorted(self.inputs.items()) if key.startswith(side)]
@@ -52,8 +54,9 @@ def settings_with(skew: bool) -> PaneSettings:
     return PaneSettings(1_000 * PANE, 1_000 * HORIZON, 1_000 * LATE, 1_000 * LABEL_LATE, skew_ms, keep_panes=2)
 
 
-def generate(seed: int, *, silent_for_good: bool = False) -> Logs:
-    """`silent_for_good`: some label partitions say nothing any more at some point, also no end."""
+def generate(seed: int, *, silent_for_good: bool = False, grows: bool = False) -> Logs:
+    """`silent_for_good`: some label partitions say nothing any more at some point, also no end. `grows`: some
+    partitions are added on the way."""
     r = random.Random(seed)
     n_scores, n_labels, length = r.choice([1, 2, 3]), r.choice([1, 2, 3]), r.choice([40, 60, 90])
     skew = r.random() < 0.5
@@ -63,6 +66,12 @@ def generate(seed: int, *, silent_for_good: bool = False) -> Logs:
     made: list[Score] = []
     inputs: dict[str, list[Written]] = {}
     stop = (r.randrange(5, length), r.choice([10, 30, 50])) if r.random() < 0.5 else None
+    added = {
+        f"{side}:t:{p}": r.randrange(2, length)
+        for side, count in (("s", n_scores), ("l", n_labels))
+        for p in range(1, count)
+        if grows and r.random() < 0.7
+    }
     for p in range(n_scores):
         delay, rate = r.choice([0, 0, 2, 8, 25]), r.choice([0.1, 0.5, 0.9])
         inputs[f"s:t:{p}"] = _score_log(r, made, length, delay, rate, stop)
@@ -85,14 +94,17 @@ def generate(seed: int, *, silent_for_good: bool = False) -> Logs:
 
     for key, log in inputs.items():
         log.sort(key=lambda written: written.at)
-        if not log or not _sets_clock(log[0].item):
+        log[:] = [written for written in log if written.at >= added.get(key, 0)]
+        while key in added and log and not _sets_clock(log[0].item):
+            log.pop(0)
+        if key not in added and (not log or not _sets_clock(log[0].item)):
             log.insert(0, Written(Clock(START_MS), 0))
         if ends:
             log.append(Written(End(), end))
         elif key.startswith("s") or int(key.split(":")[2]) not in dead:
             log.append(Written(Clock(ms(length + FAR)), end))
     last = (ms(length + FAR) - 1_000 * (max(LATE, LABEL_LATE) + HORIZON)) // (1_000 * PANE) - 1
-    return Logs(inputs, settings_with(skew), None if ends else last, end)
+    return Logs(inputs, settings_with(skew), None if ends else last, end, added)
 
 
 def _score_log(

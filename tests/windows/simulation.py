@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_calib.errors import StateUnavailableError
 from stream_calib.snapshot.decision_log import DecisionLog, Settled, chain
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.intake import Intake
 from stream_calib.windows.pane_record import PaneNames, decode_record
-from stream_calib.windows.registration import inputs_of, register_inputs
+from stream_calib.windows.registration import INPUTS, inputs_of, recorded_inputs, register_inputs
 from stream_calib.windows.shard_store import (
     Inputs,
     Mark,
@@ -59,11 +60,11 @@ class InterruptedShards(ShardStore):
         self._world.anything_may_happen()
         return answer
 
-    def register(self, marks: Mapping[str, Mark]) -> None:
-        self._do(lambda: self._world.store.register(marks))
+    def register(self, marks: Mapping[str, Mark], inputs: Inputs | None = None) -> None:
+        self._do(lambda: self._world.store.register(marks, inputs))
 
-    def restart_wiped(self, shard: int, marks: Mapping[str, Mark], origin: int) -> None:
-        self._do(lambda: self._world.store.restart_wiped(shard, marks, origin))
+    def restart_wiped(self, shard: int, marks: Mapping[str, Mark], origin: int, inputs: Inputs | None = None) -> None:
+        self._do(lambda: self._world.store.restart_wiped(shard, marks, origin, inputs))
 
     def progress(self) -> list[Progress]:
         return self._do(self._world.store.progress)
@@ -145,16 +146,20 @@ class Worker:
         self.world = world
         self.inputs = list(inputs)
         self.marks: dict[str, Mark] = {}
-        self.intake = Intake(InterruptedShards(world), world.inputs, self._register)
+        self.intake: Intake | None = None
 
-    def _register(self) -> None:
-        starts = dict.fromkeys(self.world.logs.inputs, 0)
-        register_inputs(InterruptedShards(self.world), InterruptedState(self.world), starts)
+    def _register(self) -> Inputs:
+        starts = dict.fromkeys(self.world.visible(), Mark(0, None))
+        return register_inputs(InterruptedShards(self.world), InterruptedState(self.world), starts)
 
     def step(self) -> None:
         if not self.inputs:
             return
         world, r = self.world, self.world.random
+        if self.intake is None:
+            self.intake = Intake(InterruptedShards(world), self._register)
+        elif r.random() < 0.1:
+            self.intake.register()
         chosen = r.sample(self.inputs, r.randint(1, len(self.inputs)))
         for key in chosen:
             if key not in self.marks:
@@ -178,7 +183,6 @@ class ClosingActor:
         self.closer = Closer(
             InterruptedShards(world),
             InterruptedState(world),
-            world.inputs,
             lambda first_pane: ChainDecider(first_pane, world.store.settings.horizon_panes),
             idle_inputs=world.idle_inputs,
         )
@@ -218,8 +222,6 @@ class World:
         self.backend, self.logs, self.faults, self.steps = backend, logs, faults, steps
         self.store = backend.shards(self.random.choice([1, 2, 3]), logs.settings)
         self.state = backend.state()
-        starts = dict.fromkeys(logs.inputs, 0)
-        self.inputs = inputs_of(starts)
         self.now = 0
         self.reports: dict[str, tuple[int, int, int | None]] = {}
         self.redelivery = 0.2 if faults else 0.0
@@ -232,10 +234,14 @@ class World:
         self.workers: list[Worker] = []
         self.closers = [ClosingActor(self)]
         self.settlers = [Settler(self)]
-        register_inputs(self.store, self.state, starts)
+        register_inputs(self.store, self.state, dict.fromkeys(self.visible(), Mark(0, None)))
         self._deal_out()
 
     # --- what time and the logs give
+
+    def visible(self) -> list[str]:
+        """The inputs that are there now."""
+        return [key for key in self.logs.inputs if self.logs.added.get(key, 0) <= self.now]
 
     def readable(self, key: str) -> int:
         log = self.logs.inputs[key]
@@ -251,7 +257,7 @@ class World:
 
     def idle_inputs(self) -> dict[str, int]:
         """Label inputs read to their end for a while, while another is ahead."""
-        labels = {key: self.reports.get(key) for key in self.inputs.labels}
+        labels = {key: self.reports.get(key) for key in inputs_of(self.visible()).labels}
         found = {}
         for key, report in labels.items():
             if report is not None and report[2] is not None and self.now - report[2] >= IDLE_GRACE:
@@ -319,7 +325,7 @@ class World:
         self._shard_copies[shard].clear()
 
     def _deal_out(self) -> None:
-        keys = list(self.logs.inputs)
+        keys = self.visible()
         self.random.shuffle(keys)
         n = self.random.choice([1, 2, 3])
         self.workers = [Worker(self, keys[i::n]) for i in range(n)]
@@ -332,6 +338,8 @@ class World:
             self.now = min(self.now + r.choice([0, 1, 2, 4]), self.logs.end)
         if r.random() < self.faults:
             self._fault()
+        if {key for worker in self.workers for key in worker.inputs} < set(self.visible()) and r.random() < 0.3:
+            self._deal_out()
         actors = [a for a in (*self.workers, *self.closers, *self.settlers) if a not in self._busy]
         if actors:
             self._act(r.choice(actors))
@@ -341,8 +349,9 @@ class World:
         depth = self._depth
         try:
             actor.step()
-        except CrashedError:
-            self.happened["crash"] = self.happened.get("crash", 0) + 1
+        except (CrashedError, StateUnavailableError) as error:
+            kind = "crash" if isinstance(error, CrashedError) else "unseen"
+            self.happened[kind] = self.happened.get(kind, 0) + 1
             self._depth = depth
             self._replace(actor)
         finally:
@@ -364,6 +373,8 @@ class World:
         self._deal_out()
         for _ in range(400):
             self.now += 4
+            if {key for worker in self.workers for key in worker.inputs} < set(self.visible()):
+                self._deal_out()
             for actor in (*self.workers, *self.closers, *self.settlers):
                 self._act(actor)
             if self._done():
@@ -390,6 +401,11 @@ class World:
         if not everything or not at or at["decided"] < self.last_pane():
             return False
         return not self.state.read(("open_request",))["open_request"]
+
+    def first_clocks(self) -> dict[str, int]:
+        """Of the inputs that started with a clock."""
+        recorded = recorded_inputs(self.state, int(self.state.read((INPUTS,))[INPUTS] or 0))
+        return {key: mark.clock_ms for key, mark in recorded.items() if mark.clock_ms is not None}
 
     def cuts(self) -> list[dict[str, dict[str, int]]]:
         """Of every matured pane."""

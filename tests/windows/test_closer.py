@@ -41,6 +41,7 @@ class Model:
         self.store = backend.shards(shards, settings)
         self.state = backend.state()
         self.join = Join(self.store, labels=labels)
+        register_inputs(self.store, self.state, dict.fromkeys(self.join.items, Mark(0, None)))
         self.idle: dict[str, int] = {}
         self.expire = False
         self.closer = self.another_closer()
@@ -49,7 +50,6 @@ class Model:
         return Closer(
             self.store,
             self.state,
-            self.join.inputs,
             lambda first: ChainDecider(first, self.store.settings.horizon_panes, requests=self.requests),
             idle_inputs=lambda: self.idle,
             may_expire=lambda request, matured: self.expire,
@@ -330,7 +330,7 @@ def with_a_late_label(backend: Backend) -> tuple[Model, Callable[[], None]]:
         backend.put_state(model.state, before)
         model.join.write("l:t:1", label("a", 6), clock(32))
         model.idle = {}
-        other = Closer(model.store, model.state, model.join.inputs, lambda first: ChainDecider(first, 1_000))
+        other = Closer(model.store, model.state, lambda first: ChainDecider(first, 1_000))
         while other.advance():
             pass
 
@@ -433,7 +433,7 @@ def test_an_entry_from_outside_between_reading_and_committing_is_not_overlooked(
 
 
 def register(model: Model) -> None:
-    register_inputs(model.store, model.state, dict.fromkeys(model.join.items, 0))
+    register_inputs(model.store, model.state, dict.fromkeys(model.join.items, Mark(0, None)))
 
 
 def test_a_wiped_shard_is_registered_where_its_panes_are_still_needed(backend: Backend) -> None:
@@ -496,7 +496,7 @@ def test_idle_inputs_are_asked_for_at_each_step(backend: Backend) -> None:
         return {}
 
     model = Model(backend)
-    closer = Closer(model.store, model.state, model.join.inputs, lambda first: ChainDecider(first, 1), idle_inputs=idle)
+    closer = Closer(model.store, model.state, lambda first: ChainDecider(first, 1), idle_inputs=idle)
     model.join.write(S, block(("a", 1)))
     closer.advance()
     closer.advance()

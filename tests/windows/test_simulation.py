@@ -19,7 +19,8 @@ __all__ = ["redis_backend"]
 
 def one(seed: int, backend: Backend, *, steps: int = 70) -> World:
     faults = random.Random(seed).choice([0.0, 0.01, 0.03, 0.08])
-    world = World(seed, backend, generate(seed, silent_for_good=seed % 4 == 0), faults=faults, steps=steps)
+    logs = generate(seed, silent_for_good=seed % 4 == 0, grows=seed % 3 == 0)
+    world = World(seed, backend, logs, faults=faults, steps=steps)
     world.run()
     check_world(world)
     return world

@@ -1,6 +1,6 @@
 -- Applies one batch to one shard, if and only if the shard is exactly at the start of every range. (after clocks, entry)
 --
--- KEYS: 1 m   hash: marks (`n:`, `c:`), `removed`, `cleaned`, `origin`, `last`; for the life of the model key
+-- KEYS: 1 m   hash: marks (`n:`, `c:`, `f:`), `scores`, `labels`, `removed`, `cleaned`, `origin`, `last`; for the life of the model key
 --       2 c   hash: counters `<kind>:<pane>`, until the pane is removed
 --       then one n<input> hash for each range (clock entries: pane reached -> "position:clock before"; until removed),
 --       then the lists p<pane> (chunks of rows as they came) and e<pane> (fingerprints of held label versions),
@@ -21,7 +21,7 @@ if call.run and not string.find(redis.call('INFO', 'server'), 'run_id:' .. call.
     return 'restarted'
 end
 
-local fits = true
+local fits = (tonumber(redis.call('HGET', meta, 'scores')) or 0) <= #call.scores
 local at = {}
 for i, range in ipairs(call.ranges) do
     local found = redis.call('HMGET', meta, 'n:' .. range.input, 'c:' .. range.input)

@@ -1,5 +1,6 @@
 -- Clocks of a shard, in its hash m: `n:<input>` next position, `c:<input>` clock, `f:<input>` the first value of the clock
 -- (both absent: no event yet).
+-- `scores`, `labels`: how many inputs are registered; who knows fewer would take a watermark for higher than it is.
 -- A watermark is the least clock of the given inputs; nil when one of them is unknown or has no clock (minus infinity).
 
 local function least_clock(meta, inputs, excluded)
@@ -16,6 +17,8 @@ end
 
 -- 'ok' and the cut, 'wait' or 'gone': whether pane may be read. `ask` is described in shard_scripts.py (guard).
 local function admit(meta, ask)
+    local registered = redis.call('HMGET', meta, 'scores', 'labels')
+    if (tonumber(registered[1]) or 0) > #ask.scores or (tonumber(registered[2]) or 0) > #ask.labels then return 'wait' end
     local pane_end = (ask.pane + 1) * ask.pane_ms
     local needed = pane_end
     if ask.matured then needed = pane_end + ask.horizon_ms end
