@@ -16,7 +16,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from stream_calib.config_identity import semantic_hash
-from workers import cli_config, cli_snapshots, cli_topics
+from workers import cli_config, cli_replay, cli_snapshots, cli_topics
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.deployment import open_log, open_state
 from workers.logs import set_up_logging
@@ -39,6 +39,11 @@ app.add_typer(cli_snapshots.app, name="snapshot")
 app.command("refit", epilog='Example: stream-calib refit --model flights --reason "new fares since Monday"')(
     cli_snapshots.request_refit
 )
+app.command(
+    "replay",
+    epilog="Examples: stream-calib replay scores.jsonl.gz --into scores --rate 2000 ; stream-calib replay --topic"
+    " scores-2024 --from 2024-05-01T00:00Z --until 2024-06-01T00:00Z --into scores --speed 60 --clock last",
+)(cli_replay.replay)
 
 
 class LogLevel(str, Enum):
