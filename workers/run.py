@@ -96,6 +96,7 @@ class _Preparation(threading.Thread):
 def _prepared(names: Sequence[str], config: Config, stop: threading.Event) -> bool:
     """False when the process was asked to end meanwhile."""
     preparation = _Preparation(names, config)
+    _LOG.info("waiting for the log")
     preparation.start()
     while preparation.is_alive() and not stop.is_set():
         preparation.join(_LOOK_AT_STOP_S)

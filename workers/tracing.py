@@ -1,4 +1,4 @@
-"""Traces of batches over OpenTelemetry, an optional extra; nothing of it is imported while `telemetry.traces` is off.
+"""Traces of batches over OpenTelemetry, an optional extra; while `telemetry.traces` is off, nothing of it is imported.
 
 Where to, how much is sampled and what the service is called come from OpenTelemetry's own variables (OTEL_*).
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -82,6 +83,55 @@ def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
             assert one.process.wait(2) == 128 + signal.SIGTERM
         finally:
             os.kill(deployed.server.pid, signal.SIGCONT)
+
+
+def test_a_role_that_hangs_past_the_bound_ends_the_process_with_the_place_in_its_log(tmp_path: Path) -> None:
+    with deployment(tmp_path) as deployed:
+        one = deployed.start("monitor", "refit", module="tests.integration.impatient")
+        deployed.until(lambda: all(deployed.statuses(role) for role in one.roles), "both roles to be there")
+        os.kill(deployed.server.pid, signal.SIGSTOP)
+        try:
+            asked = time.monotonic()
+            assert one.terminate() == 1
+            assert 1.9 < time.monotonic() - asked < 6
+        finally:
+            os.kill(deployed.server.pid, signal.SIGCONT)
+        said = one.output.read_text()
+        for role in one.roles:
+            assert re.search(rf"{role} did not end within 2 s; .* It is in workers/role\.py", said)
+        assert "stopped" not in said.split()
+
+
+def test_a_process_ends_in_good_order_while_it_waits_for_a_log(tmp_path: Path) -> None:
+    """It would give up by itself after ten seconds, with another code."""
+    with deployment(tmp_path) as deployed:
+        deployed.server.kill()
+        one = deployed.start("calibrate", "monitor")
+        deployed.until(lambda: "workers.run: waiting for the log" in one.output.read_text(), "it to wait")
+        asked = time.monotonic()
+        assert one.terminate() == 0
+        assert time.monotonic() - asked < 3
+        assert one.last_words().endswith("workers.run: stopped")
+
+
+def test_a_process_whose_log_does_not_come_up_ends_with_the_reason(tmp_path: Path) -> None:
+    with deployment(tmp_path) as deployed:
+        deployed.server.kill()
+        one = deployed.start("calibrate")
+        one.expected = False
+        assert one.process.wait(40) == 1
+        assert "Traceback" not in one.last_words()
+        assert "no answer from the Redis-compatible server" in one.last_words()
+
+
+def test_a_process_ends_in_good_order_while_it_opens_its_roles(tmp_path: Path) -> None:
+    """The log is there, the state is not."""
+    with deployment(tmp_path, own_state=True) as deployed:
+        deployed.state_server.kill()
+        one = deployed.start("calibrate", "monitor", "refit", "alert")
+        deployed.until(lambda: all(f"{r} pauses" in one.output.read_text() for r in one.roles), "all to wait")
+        assert one.terminate() == 0
+        assert "Traceback" not in one.output.read_text()
 
 
 def _demo(folder: Path) -> subprocess.Popen[bytes]:

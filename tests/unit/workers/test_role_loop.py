@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import pytest
@@ -13,7 +14,7 @@ from stream_calib.errors import (
     TopicRecreatedError,
     TransportError,
 )
-from workers.role import Role, RoleLoop
+from workers.role import Pauses, Role, RoleLoop
 
 
 class Scripted(Role):
@@ -59,11 +60,92 @@ def test_a_server_that_is_away_is_tried_again(error: Exception) -> None:
     assert role.closed == 1
 
 
-def test_pauses_grow_also_where_every_other_step_goes_well(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loop_says_what_it_waits_for_until_its_steps_go_well() -> None:
+    seen: list[str | None] = []
+
+    class Watching(Scripted):
+        def step(self) -> bool:
+            seen.append(loop.not_ready)
+            return super().step()
+
+    stop = threading.Event()
+    loop = RoleLoop(Watching(stop, [True, TransportError("log away"), True]), stop, idle_wait_s=0.0)
+    loop.start()
+    loop.join(20)
+    assert seen == ["starts", None, "waits: log away", None]
+    assert loop.not_ready == "ends"
+
+
+def test_a_role_that_works_may_still_not_be_ready() -> None:
+    class Waiting(Scripted):
+        def ready(self) -> str | None:
+            reasons.append(loop.not_ready)
+            return "has no snapshot"
+
+    stop, reasons = threading.Event(), list[str | None]()
+    loop = RoleLoop(Waiting(stop, [True]), stop, idle_wait_s=0.0)
+    loop.start()
+    loop.join(20)
+    assert reasons == ["starts", "has no snapshot"]
+
+
+class Now:
+    """A clock that stands until it is set."""
+
+    def __init__(self) -> None:
+        self.s = 100.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def test_pauses_grow_also_where_every_other_step_goes_well() -> None:
     """As the monitor's do while the state is full: it takes up its partitions and cannot apply what it reads."""
-    run([StateUnavailableError("full"), True] * 3)
-    pauses = [record.getMessage() for record in caplog.records if "pauses for" in record.getMessage()]
-    assert [text.split("pauses for ")[1].split(" s:")[0] for text in pauses] == ["0.05", "0.1", "0.2"]
+    now = Now()
+    pauses = Pauses("monitor", now)
+    found = []
+    for _ in range(9):
+        found.append(pauses.next_s(StateUnavailableError("full")))
+        now.s += found[-1]
+        pauses.ended()
+        pauses.went_well()
+    assert found == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
+
+
+def test_pauses_begin_small_again_once_steps_have_gone_well_for_a_while() -> None:
+    now = Now()
+    pauses = Pauses("monitor", now)
+    for _ in range(3):
+        pauses.next_s(TransportError("away"))
+        pauses.ended()
+    now.s += 1.0
+    pauses.went_well()
+    assert pauses.next_s(TransportError("away")) == pytest.approx(0.05)
+
+
+def test_a_server_that_is_away_for_hours_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    now = Now()
+    pauses = Pauses("calibrate", now)
+    with caplog.at_level("INFO"):
+        while now.s < 100 + 3 * 3600:
+            now.s += pauses.next_s(TransportError("no broker"))
+            pauses.ended()
+        now.s += 10
+        pauses.went_well()
+        pauses.went_well()
+    told = [record.getMessage() for record in caplog.records]
+    assert told[0] == "calibrate pauses for 0.05 s: no broker"
+    assert re.fullmatch(r"calibrate pauses still, after 6\d s and \d+ tries: no broker", told[1])
+    assert 170 <= len(told) <= 182
+    assert re.fullmatch(r"calibrate goes on, after 108\d\d s and 2\d{3} tries", told[-1])
+    assert sum("goes on" in text for text in told) == 1
+
+
+def test_another_server_that_is_away_is_told_of_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    pauses = Pauses("monitor", Now())
+    for error in (TransportError("log"), StateUnavailableError("state"), TransportError("log")):
+        pauses.next_s(error)
+    assert [record.getMessage().split(": ")[1] for record in caplog.records] == ["log", "state"]
 
 
 @pytest.mark.parametrize("error", [StateError("damaged"), TopicRecreatedError("another"), PositionLostError("gone")])

@@ -1,0 +1,140 @@
+"""What a running process says of itself over HTTP and in its log: at work, with a server away, and hung."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from stream_calib.metrics import CATALOGUE
+from tests.integration.harness import Deployment, RoleProcess, command_line, deployment
+
+pytestmark = pytest.mark.services
+
+ROLES = ("calibrate", "monitor", "refit", "alert")
+LISTEN = {"http": {"listen": "127.0.0.1:0", "hung_after": "1s"}}
+
+
+def address(deployed: Deployment, process: RoleProcess) -> str:
+    """Where the process listens, as its log says."""
+    found = deployed.until(
+        lambda: re.search(r"readiness on ([\d.]+:\d+)", process.output.read_text()), "the HTTP server to be there"
+    )
+    return str(found[1])
+
+
+def get(url: str) -> tuple[int, str]:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=10) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def faults(where: str, path: str) -> dict[str, str]:
+    """Role -> what is wrong with it, as the answer says; {} where all is well."""
+    status, text = get(f"http://{where}{path}")
+    answer: dict[str, Any] = json.loads(text)
+    assert status == (200 if answer["ok"] else 503)
+    found: dict[str, str] = answer.get("roles", {})
+    return found
+
+
+def test_a_process_at_work_is_alive_and_ready_and_its_metrics_are_those_of_the_catalogue(tmp_path: Path) -> None:
+    with deployment(tmp_path, LISTEN) as deployed:
+        process = deployed.start(*ROLES)
+        where = address(deployed, process)
+        deployed.until(lambda: faults(where, "/readyz") == {}, "all roles to be ready")
+        assert faults(where, "/healthz") == {}
+        samples = [s for f in text_string_to_metric_families(get(f"http://{where}/metrics")[1]) for s in f.samples]
+        ready = {s.labels["role"]: s.value for s in samples if s.name == "stream_calib_role_ready"}
+        assert ready == dict.fromkeys(ROLES, 1.0)
+        described = {m.name: set(m.labels) for m in CATALOGUE}
+        for sample in samples:
+            if sample.name.startswith("stream_calib_"):
+                name = re.sub(r"_(bucket|count|sum|created)$", "", sample.name)
+                name = name if name in described else f"{name}_total"
+                assert set(sample.labels) - {"le"} == described[name], sample.name
+        assert process.terminate() == 0
+
+
+def test_without_an_address_nothing_listens(tmp_path: Path) -> None:
+    with deployment(tmp_path) as deployed:
+        process = deployed.start_all("refit")["refit"]
+        assert "readiness on" not in process.output.read_text()
+        assert "LISTEN" not in _tcp_states(process.process.pid)
+
+
+def _tcp_states(pid: int) -> list[str]:
+    """States of the TCP sockets that the process holds."""
+    inodes = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        if match := re.fullmatch(r"socket:\[(\d+)\]", os.readlink(descriptor)):
+            inodes.add(match[1])
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    return ["LISTEN" if row[3] == "0A" else row[3] for row in rows if row[9] in inodes]
+
+
+def test_a_role_that_hangs_in_a_client_fails_liveness_and_says_where(tmp_path: Path) -> None:
+    with deployment(tmp_path, LISTEN) as deployed:
+        process = deployed.start("monitor")
+        where = address(deployed, process)
+        deployed.until(lambda: faults(where, "/readyz") == {}, "monitor to be ready")
+        os.kill(deployed.server.pid, signal.SIGSTOP)
+        try:
+            found = deployed.until(lambda: faults(where, "/healthz"), "liveness to fail")
+            assert re.fullmatch(r"has not come round for \d+ s", found["monitor"])
+            line = deployed.until(lambda: lines(process, "monitor hangs"), "the watchdog to say it")[0]
+            assert re.search(r"in workers/role\.py:\d+ run > .*workers/monitor\.py:\d+ step > .*redis", line)
+        finally:
+            os.kill(deployed.server.pid, signal.SIGCONT)
+        deployed.until(lambda: faults(where, "/healthz") == {}, "it to be alive again")
+        deployed.until(lambda: lines(process, "monitor goes on"), "the watchdog to say that")
+        assert len(lines(process, "monitor hangs")) == 1
+
+
+def lines(process: RoleProcess, text: str) -> list[str]:
+    return [line for line in process.output.read_text().splitlines() if text in line]
+
+
+def test_a_server_that_is_away_is_no_reason_to_restart_but_one_not_to_be_ready(tmp_path: Path) -> None:
+    with deployment(tmp_path, LISTEN | {"telemetry": {"log_format": "json"}}) as deployed:
+        process = deployed.start("refit", "alert")
+        where = deployed.until(
+            lambda: next((json.loads(x)["message"] for x in lines(process, "readiness on")), None), "the address"
+        ).rpartition(" ")[2]
+        deployed.until(lambda: faults(where, "/readyz") == {}, "both to be ready")
+        deployed.server.kill()
+        away = deployed.until(lambda: len(found := faults(where, "/readyz")) == 2 and found, "both to wait")
+        assert all(reason.startswith("waits: no answer from the Redis-compatible server") for reason in away.values())
+        assert faults(where, "/healthz") == {}
+        deployed.server.start()
+        deployed.until(lambda: faults(where, "/readyz") == {}, "both to be ready again")
+        deployed.until(lambda: len(lines(process, "goes on")) == 2, "both to say it")
+        told = [json.loads(line) for line in process.output.read_text().splitlines()]
+        pauses = [line for line in told if "pauses" in line["message"]]
+        assert sorted(line["role"] for line in pauses) == ["alert", "refit"]
+        assert {line["level"] for line in pauses} == {"warning"}
+
+
+def test_the_command_line_names_the_address_and_one_that_is_taken_is_an_error(tmp_path: Path) -> None:
+    with deployment(tmp_path) as deployed, socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = ("run", "--role", "refit", "--http", f"127.0.0.1:{port}", "--config", str(deployed.config_file))
+        done = command_line(*command, environ=deployed.environ)
+        assert done.returncode == 1
+        assert f"http.listen = 127.0.0.1:{port}: cannot listen there" in done.stderr
+        assert "Traceback" not in done.stderr
+        done = command_line("run", "--role", "refit", "--http", "9400", "--config", str(deployed.config_file))
+        assert done.returncode == 1
+        assert 'http.listen = "9400"' in done.stderr
