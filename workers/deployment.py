@@ -10,7 +10,7 @@ from uuid import uuid4
 from stream_calib.config import Config
 from stream_calib.config_identity import semantic_hash
 from stream_calib.config_values import mask_url
-from stream_calib.errors import StateUnavailableError
+from stream_calib.errors import ConfigurationError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.redis_connection import answering, connect
@@ -23,8 +23,6 @@ from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
 from workers.role import wall_clock_ms
 from workers.status_board import StatusBoard
-
-MAX_MODEL_KEYS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +47,45 @@ def model_key(config: Config) -> ModelKey:
 
 def open_log(config: Config) -> Log:
     """Raises TransportError where the log does not answer, ConfigurationError where it cannot be used."""
+    if config.log.kind == "librdkafka":
+        return _librdkafka_log(config)
     return EmbeddedLog(config.log.url, session_timeout_ms=config.log.session_timeout_ms)
 
 
-def open_state(config: Config) -> State:
+def connect_state(config: Config) -> RedisClient:
     """Raises StateUnavailableError where the server does not answer, ConfigurationError where it cannot be used."""
     with answering(StateUnavailableError, f"connecting to the state at {mask_url(config.redis.url)}"):
-        client = connect(config.redis)
-    key, generation = model_key(config), semantic_hash(config)
+        return connect(config.redis)
+
+
+def state_of(client: RedisClient, config: Config, key: ModelKey) -> State:
+    """The parts of one model key over a connection."""
     store = RedisState(client, key)
     shards = RedisShards(client, key, config.windows.shards, PaneSettings.of(config))
+    generation = semantic_hash(config)
     snapshots = SnapshotStore(store, key, generation, config.windows.pane_ms, wall_clock_ms)
     return State(client, key, generation, store, shards, snapshots, StatusBoard(client, key))
 
 
+def _librdkafka_log(config: Config) -> Log:
+    try:
+        from stream_calib.transport.librdkafka import LibrdkafkaLog
+    except ImportError as error:
+        raise ConfigurationError(
+            f'log.kind = "librdkafka" needs confluent-kafka ({error}): `pip install stream-calib[fast]`, or set'
+            ' log.kind = "kafka"'
+        ) from error
+    return LibrdkafkaLog(config.log)
+
+
+def open_state(config: Config) -> State:
+    """`state_of` the configured model key. Raises as `connect_state`."""
+    return state_of(connect_state(config), config, model_key(config))
+
+
 def open_registry(client: RedisClient, config: Config) -> ModelRegistry:
     """The deployment's model keys: those of the configuration, and those that were found in records."""
-    return ModelRegistry(RedisState(client, deployment_scope(config.log.group_prefix)), MAX_MODEL_KEYS)
+    return ModelRegistry(RedisState(client, deployment_scope(config.log.group_prefix)), config.model.max_keys)
 
 
 def input_starts(log: Log, config: Config) -> dict[str, int]:
