@@ -16,7 +16,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from stream_calib.config_identity import semantic_hash
-from workers import cli_config, cli_replay, cli_snapshots, cli_topics
+from workers import cli_config, cli_replay, cli_snapshot_changes, cli_snapshots, cli_topics
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.deployment import open_log, open_state
 from workers.logs import set_up_logging
@@ -37,7 +37,7 @@ app.add_typer(cli_config.app, name="config")
 app.add_typer(cli_topics.app, name="topics")
 app.add_typer(cli_snapshots.app, name="snapshot")
 app.command("refit", epilog='Example: stream-calib refit --model flights --reason "new fares since Monday"')(
-    cli_snapshots.request_refit
+    cli_snapshot_changes.request_refit
 )
 app.command(
     "replay",

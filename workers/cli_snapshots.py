@@ -1,8 +1,7 @@
-"""`stream-calib snapshot` and `stream-calib refit`."""
+"""`stream-calib snapshot`: what there is. What changes it is in cli_snapshot_changes."""
 
 from __future__ import annotations
 
-import getpass
 import json
 from typing import Annotated
 
@@ -11,27 +10,31 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from stream_calib.errors import ConfigurationError
+from stream_calib.snapshot.difference import difference
+from stream_calib.snapshot.recent_traffic import recent_traffic
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
-from workers.deployment import open_state
+from workers.cli_models import ModelOption, VersionOption, open_selected
+from workers.difference_tables import difference_facts, difference_tables
 from workers.time_text import utc_minute, utc_of_pane
 
-app = typer.Typer(no_args_is_help=True, help="List, show and roll back snapshots.")
-
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the decision log.")]
-ActorOption = Annotated[
-    str, typer.Option("--actor", help="Who; kept in the decision log.", show_default="the user's name")
-]
+app = typer.Typer(no_args_is_help=True, help="List, compare, pin and roll back snapshots.")
 
 
 @app.command("list", epilog="Example: stream-calib snapshot list --json")
-def list_snapshots(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
-    """Every move of the snapshot pointer, oldest first; the current version is marked."""
+def list_snapshots(
+    model: ModelOption = None,
+    version: VersionOption = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Every move of the snapshot pointer, and every pin, oldest first; the current version is marked."""
     with readable_errors():
         loaded = load(config)
-        state = open_state(loaded)
-        history, current = state.snapshots.history(), state.snapshots.current()
+        state = open_selected(loaded, model, version)
+        history, log = state.snapshots.history(), state.snapshots.log()
     if as_json:
-        print_json({"current": current, "history": history})
+        pin = None if log.pin is None else log.pin.model_dump(mode="json")
+        print_json({"current": log.current, "pinned": pin, "history": history})
         return
     # Without lines between the columns, and with times in two lines, it fits into 80 characters.
     table = Table(title=f"Snapshots of {state.model_key}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -46,14 +49,23 @@ def list_snapshots(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = 
             here, move["version"], move["what"], pane, move["actor"], move["reason"], utc_minute(move["time_ms"])
         )
     console.print(table)
+    if log.pin is not None:
+        console.print(
+            f"{log.pin.version} is pinned by {log.pin.actor} since {utc_minute(log.pin.time_ms)} UTC:", log.pin.reason
+        )
 
 
 @app.command("refits", epilog="Example: stream-calib snapshot refits --json")
-def list_refits(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+def list_refits(
+    model: ModelOption = None,
+    version: VersionOption = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
     """Every refit that was asked for, oldest first: why, how it ended, and what the gate found; refused ones too."""
     with readable_errors():
         loaded = load(config)
-        state = open_state(loaded)
+        state = open_selected(loaded, model, version)
         reports, log = state.snapshots.reports(), state.snapshots.log()
     if as_json:
         print_json([report.model_dump(mode="json") for report in reports])
@@ -74,15 +86,17 @@ def list_refits(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = Fal
 
 @app.command(epilog="Examples: stream-calib snapshot show ; stream-calib snapshot show 000012-89abcdef0123")
 def show(
-    version: Annotated[
+    snapshot: Annotated[
         str | None, typer.Argument(help="A version from `snapshot list`; the current one by default.")
     ] = None,
+    model: ModelOption = None,
+    version: VersionOption = None,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Print one snapshot as JSON, checked against its content hash."""
     with readable_errors():
-        state = open_state(load(config))
-        wanted = version or state.snapshots.current()
+        state = open_selected(load(config), model, version)
+        wanted = snapshot or state.snapshots.current()
         if wanted is None:
             raise ConfigurationError(
                 f"{state.model_key} has no snapshot yet; `stream-calib status` says what it waits for"
@@ -90,40 +104,27 @@ def show(
         print_json(json.loads(state.snapshots.document(wanted).encode()))
 
 
-@app.command(epilog='Example: stream-calib snapshot rollback 000011-0123456789ab --reason "declines went up"')
-def rollback(
-    version: Annotated[str, typer.Argument(help="A version that was published before.")],
-    reason: ReasonOption,
-    actor: ActorOption = "",
+@app.command(epilog="Examples: stream-calib snapshot diff 000011-0123456789ab ; ... diff 000009-... 000011-... --json")
+def diff(
+    before: Annotated[str, typer.Argument(help="A version from `snapshot list`.")],
+    after: Annotated[str | None, typer.Argument(help="Another one; the current one by default.")] = None,
+    model: ModelOption = None,
+    version: VersionOption = None,
     config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
 ) -> None:
-    """Serve an earlier snapshot again, from the next pane that is decided on; calibrate takes it up at its next
-    poll."""
-    with readable_errors():
-        state = open_state(load(config))
-        state.snapshots.rollback(version, actor or _user(), reason)
-    console.print(f"{state.model_key} now serves {version}")
-
-
-def request_refit(
-    model: Annotated[str, typer.Option("--model", help="The model's name, as in the configuration.")],
-    reason: ReasonOption = "asked for by hand",
-    actor: ActorOption = "",
-    config: ConfigOption = DEFAULT_CONFIG,
-) -> None:
-    """Ask for a structure refit; it is made with the next pane that is decided."""
+    """Compare two snapshots: base map, offsets of groups, level, and what it means for the traffic of now (the scores
+    of the PSI window, drift.psi_window)."""
     with readable_errors():
         loaded = load(config)
-        if model != loaded.model.name:
-            raise ConfigurationError(f"{config} is about the model {loaded.model.name}, not {model}")
-        state = open_state(loaded)
-        pane = state.snapshots.request_manual(actor or _user(), reason)
-    when = utc_of_pane(pane, loaded.windows.pane_ms)
-    console.print(f"a refit of {state.model_key} is asked for, with the decision of pane {pane} (from {when} UTC)")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError) as error:  # in a container the user may be a number without a name
-        raise ConfigurationError("the user of this process has no name; say who asks with --actor NAME") from error
+        state = open_selected(loaded, model, version)
+        other = after or state.snapshots.current()
+        if other is None:
+            raise ConfigurationError(f"{state.model_key} has no snapshot yet, so there is nothing to compare with")
+        one, two = state.snapshots.load(before), state.snapshots.load(other)
+        traffic = recent_traffic(state.store, loaded.drift.psi_window_ms // loaded.windows.pane_ms)
+        found = difference(one, two, traffic.cells, traffic.signatures)
+    if as_json:
+        print_json(difference_facts(found, traffic, loaded.windows.pane_ms))
+    else:
+        console.print(*difference_tables(found, traffic, loaded.windows.pane_ms), sep="\n")

@@ -11,7 +11,7 @@ from rich.table import Table
 from stream_calib.errors import ConfigurationError
 from stream_calib.windows.panes import ENDED_CLOCK_MS
 from workers.cli_common import console
-from workers.cli_snapshots import _user
+from workers.cli_snapshot_changes import user_name
 from workers.status import status_tables, waits_for
 
 ODD = "group=[/x] [red] :smile: moved"
@@ -52,7 +52,7 @@ def test_a_user_without_a_name_is_asked_for_one(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(getpass, "getuser", nameless)
     with pytest.raises(ConfigurationError, match="--actor"):
-        _user()
+        user_name()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+"""`stream-calib snapshot rollback|pin|unpin` and `stream-calib refit`: each is on record with who and why."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated
+
+import typer
+
+from stream_calib.errors import ConfigurationError
+from workers.cli_common import DEFAULT_CONFIG, ConfigOption, console, load, readable_errors
+from workers.cli_models import ModelOption, VersionOption, open_selected
+from workers.cli_snapshots import app
+from workers.time_text import utc_of_pane
+
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the decision log.")]
+ActorOption = Annotated[
+    str, typer.Option("--actor", help="Who; kept in the decision log.", show_default="the user's name")
+]
+
+
+@app.command(epilog='Example: stream-calib snapshot rollback 000011-0123456789ab --reason "declines went up"')
+def rollback(
+    snapshot: Annotated[str, typer.Argument(help="A version that was published before.")],
+    reason: ReasonOption,
+    actor: ActorOption = "",
+    model: ModelOption = None,
+    version: VersionOption = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Serve an earlier snapshot again, from the next pane that is decided on; calibrate takes it up at its next
+    poll. The next refit may replace it: `snapshot pin` keeps it."""
+    with readable_errors():
+        state = open_selected(load(config), model, version)
+        state.snapshots.rollback(snapshot, actor or user_name(), reason)
+    console.print(f"{state.model_key} now serves {snapshot}")
+
+
+@app.command(epilog='Example: stream-calib snapshot pin current --reason "audit until Friday"')
+def pin(
+    snapshot: Annotated[str, typer.Argument(help="A version from `snapshot list`, or `current`.")],
+    reason: ReasonOption,
+    actor: ActorOption = "",
+    model: ModelOption = None,
+    version: VersionOption = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Serve this snapshot until `snapshot unpin`. Another one than the current is rolled back to.
+
+    Drift is watched and refits are asked for, made and judged as before, so that their reports show what was missed
+    (`snapshot refits`), but none is published.
+    """
+    with readable_errors():
+        state = open_selected(load(config), model, version)
+        pinned = state.snapshots.pin(None if snapshot == "current" else snapshot, actor or user_name(), reason)
+    console.print(f"{state.model_key} serves {pinned} until `stream-calib snapshot unpin`")
+
+
+@app.command(epilog='Example: stream-calib snapshot unpin --reason "audit is over"')
+def unpin(
+    reason: ReasonOption,
+    actor: ActorOption = "",
+    model: ModelOption = None,
+    version: VersionOption = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Let refits publish again. To have one at once: `stream-calib refit`."""
+    with readable_errors():
+        state = open_selected(load(config), model, version)
+        pinned = state.snapshots.unpin(actor or user_name(), reason)
+    console.print(f"{state.model_key}: {pinned} is no longer pinned; the next refit that passes its gate replaces it")
+
+
+def request_refit(
+    reason: ReasonOption = "asked for by hand",
+    actor: ActorOption = "",
+    model: ModelOption = None,
+    version: VersionOption = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Ask for a structure refit; it is made with the next pane that is decided."""
+    with readable_errors():
+        loaded = load(config)
+        state = open_selected(loaded, model, version)
+        pane = state.snapshots.request_manual(actor or user_name(), reason)
+        pinned = state.snapshots.log().pin
+    when = utc_of_pane(pane, loaded.windows.pane_ms)
+    console.print(f"a refit of {state.model_key} is asked for, with the decision of pane {pane} (from {when} UTC)")
+    if pinned is not None:
+        console.print(f"it will be judged but not published: {pinned.actor} pinned {pinned.version}")
+
+
+def user_name() -> str:
+    """The user of this process. Raises ConfigurationError where it has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:  # in a container the user may be a number without a name
+        raise ConfigurationError("the user of this process has no name; say who asks with --actor NAME") from error
