@@ -212,19 +212,20 @@ PANE_TIMESTAMP = _gauge(
 )
 PANES = _counter(
     "stream_calib_panes_total",
-    "Panes that this process has closed, matured, decided",
+    "Panes closed, matured, decided while this process had the lease",
     ["model", "state"],
     set_by="monitor, the closer",
 )
 OUTCOMES = _counter(
     "stream_calib_outcomes_total",
-    "Scores and labels of matured panes, by outcome class as in `status` (labelled, unlabelled, duplicate, late, ...)",
+    "Scores and labels of matured panes: accepted, winners (accepted less duplicates), labelled, unlabelled, labels,"
+    " matched, score_late, score_skewed, label_late, label_skewed",
     ["model", "outcome"],
     set_by="monitor, the closer",
 )
 SERVED_LABELLED = _counter(
     "stream_calib_served_labelled_total",
-    "Labelled scores of matured panes, as served",
+    "Labelled scores of matured panes, whatever they were served by",
     ["model"],
     set_by="monitor, the closer",
 )
@@ -279,7 +280,7 @@ ALERTS_DELIVERED = _counter(
 )
 ALERTS_OPEN = _gauge(
     "stream_calib_alerts_open",
-    "1 while an alert of the kind is open",
+    "Alerts of the kind that are open",
     ["model", "kind"],
     set_by="alert, by lease",
 )
@@ -291,14 +292,15 @@ OUTBOX_LENGTH = _gauge(
 
 STATE_CALL_SECONDS = _histogram(
     "stream_calib_state_call_seconds",
-    "Time of one script call to the Redis-compatible server, repeats included, by script",
+    "Time of one round trip that runs a script in the Redis-compatible server, repeats included",
     ["script"],
     buckets=_CALL_SECONDS,
     set_by="every connection",
 )
 STATE_ERRORS = _counter(
     "stream_calib_state_errors_total",
-    "Calls that the server did not answer (`away`), or refused (`refused`: full, read-only, loading; `access`)",
+    "Calls that a Redis-compatible server (state or embedded log) did not answer (`away`), could not do now (`refused`:"
+    " full, read-only, loading) or may not do for this user (`access`)",
     ["kind"],
     set_by="every connection",
 )

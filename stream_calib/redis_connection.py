@@ -31,7 +31,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.utils import HIREDIS_AVAILABLE
 
-from stream_calib import redis_clients
+from stream_calib import metrics, redis_clients
 from stream_calib.config_connections import RedisSection
 from stream_calib.errors import ConfigurationError, StreamCalibError
 from stream_calib.redis_checks import inspect_server
@@ -106,11 +106,14 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
     try:
         yield
     except (AuthenticationError, AuthorizationError, NoPermissionError) as error:
+        metrics.STATE_ERRORS.labels("access").inc()
         raise ConfigurationError(f"the Redis-compatible server refused access while {doing}: {error}") from error
     except (OutOfMemoryError, ReadOnlyError, BusyLoadingError, NoScriptError) as error:
         # A script is sent again where it is missing; that it is missing then too is somebody flushing scripts just now.
+        metrics.STATE_ERRORS.labels("refused").inc()
         raise error_class(f"the Redis-compatible server refused while {doing}: {error}") from error
     except (RedisConnectionError, RedisTimeoutError) as error:
+        metrics.STATE_ERRORS.labels("away").inc()
         reason = str(error).rstrip(".")
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             raise ConfigurationError(
@@ -121,6 +124,7 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
     except ResponseError as error:
         # A script of before Redis 7 wraps what a replica answers to its first write.
         if str(error).startswith(_REFUSALS) or passes_with_time(error) or "-READONLY" in str(error):
+            metrics.STATE_ERRORS.labels("refused").inc()
             raise error_class(f"the Redis-compatible server refused while {doing}: {error}") from error
         raise
     except (RedisClusterException, ClusterError) as error:
@@ -130,6 +134,7 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
             ) from error
         if not passes_with_time(error):
             raise
+        metrics.STATE_ERRORS.labels("away").inc()
         raise error_class(f"no answer from the Redis Cluster while {doing}: {error}; retry later") from error
 
 
@@ -146,6 +151,7 @@ class LuaScript:
         self._package = package
         self._file_names = file_names
         self._error_class = error_class
+        self._seconds = metrics.STATE_CALL_SECONDS.labels(file_names[-1].removesuffix(".lua"))
 
     @cached_property
     def text(self) -> bytes:
@@ -165,7 +171,7 @@ class LuaScript:
 
     def __call__(self, client: RedisClient, keys: Sequence[str | bytes], args: Sequence[str | bytes | int] = ()) -> Any:
         """The script's reply. It may be executed twice when the connection is lost, so it must be idempotent."""
-        with answering(self._error_class, f"running {self._file_names[-1]}"):
+        with self._seconds.time(), answering(self._error_class, f"running {self._file_names[-1]}"):
             try:
                 return client.evalsha(self.sha, len(keys), *keys, *args)
             except NoScriptError:
@@ -178,7 +184,7 @@ class LuaScript:
         """
         if len(calls) == 1:
             return [self(client, *calls[0])]
-        with answering(self._error_class, f"running {self._file_names[-1]}"):
+        with self._seconds.time(), answering(self._error_class, f"running {self._file_names[-1]}"):
             replies = pipelined(
                 client, [(keys[0], ("EVALSHA", self.sha, len(keys), *keys, *args)) for keys, args in calls]
             )

@@ -1,0 +1,169 @@
+"""What roles export of lag, panes and alerts, and that it is withdrawn with what it spoke of."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import REGISTRY
+
+from stream_calib.alerts.model import AlertKind, AlertState, make_alert
+from stream_calib.events.blocks import SERVED_ONE
+from stream_calib.events.contracts import ModelKey
+from stream_calib.transport.memory import MemoryLog
+from stream_calib.transport.port import Outgoing, TopicPartition
+from stream_calib.windows.memory_state import MemoryState
+from stream_calib.windows.pane_record import PaneRecord
+from stream_calib.windows.panes import ENDED_CLOCK_MS
+from stream_calib.windows.state_store import Commit
+from stream_calib.windows.walk import LOSS_SCALE
+from workers.alert_metrics import AlertMetrics
+from workers.input_lag import InputLag
+from workers.pane_metrics import PaneMetrics
+
+HOUR_MS = 3_600_000
+
+
+def sample(name: str, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(f"stream_calib_{name}", labels)
+
+
+# --- lag
+
+
+def lag(role: str, partition: int) -> float | None:
+    return sample("input_lag_records", role=role, topic="scores", partition=str(partition))
+
+
+def test_lag_is_told_of_the_partitions_that_are_read() -> None:
+    log = MemoryLog()
+    log.create_topic("scores", 2)
+    log.produce([Outgoing("scores", None, b"x", (), 0)] * 5)
+    first, second = TopicPartition("scores", 0), TopicPartition("scores", 1)
+    seen = InputLag("r1", log)
+    seen.observe(10_000, {first: 2, second: 0})
+    assert (lag("r1", 0), lag("r1", 1)) == (3, 0)
+    seen.observe(11_000, {first: 5})
+    assert (lag("r1", 0), lag("r1", 1)) == (3, 0)
+    seen.observe(15_000, {first: 5})
+    assert (lag("r1", 0), lag("r1", 1)) == (0, None)
+    seen.close()
+    assert lag("r1", 0) is None
+
+
+# --- panes
+
+
+def record(pane: int, labelled: int, positives: int, unlabelled: int) -> PaneRecord:
+    served = {
+        "": [labelled, 0, 0, 0, 0],
+        "7-abc": [labelled, labelled, positives, labelled * SERVED_ONE // 4, labelled * LOSS_SCALE // 2],
+    }
+    counts = {"accepted": 2 * labelled, "winners": labelled + unlabelled}
+    return PaneRecord(pane, counts, served, {}, {}, labelled, positives, unlabelled, "00")
+
+
+def matured(state: MemoryState, *records: PaneRecord) -> None:
+    last = str(records[-1].pane)
+    blobs = {f"pane:{r.pane}": r.encode() for r in records}
+    assert state.commit(Commit(fields={"closed": last, "matured": last, "decided": last}, blobs=blobs))
+
+
+def test_panes_that_mature_under_the_lease_are_counted_once() -> None:
+    state = MemoryState()
+    matured(state, record(10, 1_000, 100, 10))
+    seen = PaneMetrics("p1/1", state, HOUR_MS)
+    seen.observe(1_000_000, {})
+    assert sample("closer_lease", model="p1/1") == 1
+    assert sample("outcomes_total", model="p1/1", outcome="labelled") is None
+    matured(state, record(11, 100, 20, 3), record(12, 60, 4, 0))
+    seen.observe(1_000_500, {})
+    assert sample("outcomes_total", model="p1/1", outcome="labelled") is None, "at most once a second"
+    for later in (1_001_000, 1_002_000):
+        seen.observe(later, {})
+    assert sample("panes_total", model="p1/1", state="matured") == 2
+    assert sample("outcomes_total", model="p1/1", outcome="labelled") == 160
+    assert sample("outcomes_total", model="p1/1", outcome="accepted") == 320
+    assert sample("served_labelled_total", model="p1/1") == 160
+    assert sample("served_positives_total", model="p1/1") == 24
+    assert sample("served_probability_total", model="p1/1") == pytest.approx(40)
+    assert sample("served_log_loss_total", model="p1/1") == pytest.approx(80)
+    assert sample("pane_timestamp_seconds", model="p1/1", state="decided") == 13 * 3600
+
+
+def test_a_state_that_was_rolled_back_is_not_counted_twice() -> None:
+    state = MemoryState()
+    matured(state, record(10, 1, 0, 0))
+    seen = PaneMetrics("p2/1", state, HOUR_MS)
+    for now, pane in ((10_000, 10), (20_000, 12), (30_000, 11), (40_000, 12), (50_000, 13)):
+        matured(state, *(record(p, 10, 1, 0) for p in range(10, pane + 1)))
+        seen.observe(now, {})
+    assert sample("served_labelled_total", model="p2/1") == 30
+    assert sample("pane_timestamp_seconds", model="p2/1", state="matured") == 14 * 3600
+
+
+def test_many_panes_are_counted_over_several_looks() -> None:
+    state = MemoryState()
+    matured(state, record(0, 1, 0, 0))
+    seen = PaneMetrics("p3/1", state, HOUR_MS)
+    seen.observe(1_000, {})
+    matured(state, *(record(p, 1, 0, 0) for p in range(1, 501)))
+    for second in range(2, 6):
+        seen.observe(second * 1_000, {})
+    assert sample("served_labelled_total", model="p3/1") == 500
+
+
+def test_watermarks_and_the_open_request_are_told_and_withdrawn_with_the_lease() -> None:
+    state = MemoryState()
+    seen = PaneMetrics("p4/1", state, HOUR_MS)
+    seen.observe(1_000_000, {"s": 5_000, "l": None})
+    assert sample("watermark_timestamp_seconds", model="p4/1", side="s") == 5
+    assert sample("watermark_timestamp_seconds", model="p4/1", side="l") is None
+    assert sample("refit_request_timestamp_seconds", model="p4/1") is None
+    state.commit(Commit(fields={"open_request": "a"}))
+    seen.observe(1_001_000, {"s": ENDED_CLOCK_MS - 5, "l": 7_000})
+    seen.observe(1_009_000, {"s": ENDED_CLOCK_MS - 5, "l": 7_000})
+    assert sample("watermark_timestamp_seconds", model="p4/1", side="s") == 5, "the end of a topic is no time"
+    assert sample("refit_request_timestamp_seconds", model="p4/1") == 1_001
+    state.commit(Commit(fields={"open_request": ""}))
+    seen.observe(1_010_000, {})
+    assert sample("refit_request_timestamp_seconds", model="p4/1") is None
+    seen.withdraw()
+    assert sample("closer_lease", model="p4/1") == 0
+    assert sample("watermark_timestamp_seconds", model="p4/1", side="l") is None
+    seen.withdraw()
+
+
+# --- alerts
+
+
+def alert(kind: AlertKind, state: AlertState, pane: int) -> bytes:
+    key = ModelKey("a1", "1")
+    return make_alert(key, "g", kind, state, pane=pane, since_ms=0, diagnosis="").encode()
+
+
+def test_open_alerts_and_the_outbox_are_told() -> None:
+    state = MemoryState()
+    state.commit(Commit(appends={"outbox": [alert("psi", "open", 1), alert("label_outage", "open", 2)]}))
+    seen = AlertMetrics("a1/1", state)
+    seen.observe(10_000)
+    assert sample("alerts_open", model="a1/1", kind="psi") == 1
+    assert sample("alerts_open", model="a1/1", kind="refit_failed") == 0
+    assert sample("alert_outbox_length", model="a1/1") == 2
+    state.commit(Commit(fields={"outbox_sent": "3"}, appends={"outbox": [alert("psi", "close", 3)]}))
+    seen.observe(11_000)
+    assert sample("alerts_open", model="a1/1", kind="psi") == 0
+    assert sample("alerts_open", model="a1/1", kind="label_outage") == 1
+    assert sample("alert_outbox_length", model="a1/1") == 0
+    seen.withdraw()
+    assert sample("alerts_open", model="a1/1", kind="label_outage") is None
+
+
+def test_an_outbox_that_was_wiped_is_read_anew() -> None:
+    state = MemoryState()
+    entry = alert("psi", "open", 1)
+    state.commit(Commit(fields={"outbox_sent": "1"}, appends={"outbox": [entry]}))
+    seen = AlertMetrics("a2/1", state)
+    seen.observe(10_000)
+    assert sample("alerts_open", model="a2/1", kind="psi") == 1
+    seen._state = MemoryState()
+    seen.observe(11_000)
+    assert sample("alerts_open", model="a2/1", kind="psi") == 0
