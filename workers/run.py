@@ -9,10 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from importlib.metadata import version
 from types import FrameType
 
-from stream_calib import metrics
+from stream_calib import __version__, metrics
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys
 from stream_calib.errors import StreamCalibError
@@ -56,7 +55,7 @@ def run_roles(names: Sequence[str], config: Config, stop: threading.Event | None
     stop = stop or threading.Event()
     if threading.current_thread() is threading.main_thread():
         _stop_on_signals(stop)
-    metrics.BUILD.labels(version("stream-calib")).set(1)
+    metrics.BUILD.labels(__version__).set(1)
     with ExitStack() as opened:
         opened.enter_context(traces_sent(config.telemetry))
         loops = [RoleLoop(ROLES[name](config), stop, _IDLE_WAIT_S[name]) for name in names]
