@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint format lock docs
+.PHONY: help setup demo test test-fast test-compose test-deploy lint format lock docs
 
 help: ## Show what can be made
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
 
 setup: $(VENV)/.installed ## Make .venv with the locked versions (again only when the lock changed)
 
@@ -20,7 +20,13 @@ test: setup lint ## Lint and all tests; starts the services that they need and e
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-fast: setup lint ## Lint and the tests that need no services, in under a minute
-	$(BIN)/python -m pytest -m "not services" -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not services and not deploy" -n auto $(PYTEST_ARGS)
+
+test-compose: setup ## docker compose up for real, looked at, and down; brings an engine and base images where there are none
+	$(BIN)/python -m pytest -m deploy -s $(PYTEST_ARGS) tests/compose
+
+test-deploy: setup ## Helm chart, alert rules, units: by helm, promtool and systemd-analyze
+	$(BIN)/python -m pytest -m deploy $(PYTEST_ARGS) tests/deploy
 
 lint: setup ## ruff (rules and format) and mypy --strict
 	$(BIN)/ruff check .
@@ -33,6 +39,9 @@ format: setup ## Format the code as lint wants it
 lock: setup ## Renew requirements.lock for every supported Python
 	$(BIN)/uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate \
 		--upgrade --extra dev --custom-compile-command "make lock" --quiet --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate \
+		--constraint requirements.lock --extra fast --extra otel --custom-compile-command "make lock" --quiet \
+		--output-file deploy/requirements.lock pyproject.toml
 
 docs: setup ## Write the pages that are made from the code
 	$(BIN)/stream-calib config schema --markdown > docs/configuration.md
