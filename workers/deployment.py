@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from stream_calib.config import Config
-from stream_calib.config_identity import semantic_hash
+from stream_calib.config_identity import configured_keys, semantic_hash
 from stream_calib.config_values import mask_url
 from stream_calib.errors import ConfigurationError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
@@ -21,6 +21,7 @@ from stream_calib.windows.model_registry import ModelRegistry, deployment_scope
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
+from workers.input_gaps import InputGaps
 from workers.role import wall_clock_ms
 from workers.status_board import StatusBoard
 
@@ -38,11 +39,8 @@ class State:
     board: StatusBoard
 
     def close(self) -> None:
+        """Closes the connection, which the parts of other model keys may share."""
         self.client.close()
-
-
-def model_key(config: Config) -> ModelKey:
-    return ModelKey.of(config.model.name, config.model.version)
 
 
 def open_log(config: Config) -> Log:
@@ -79,22 +77,37 @@ def _librdkafka_log(config: Config) -> Log:
 
 
 def open_state(config: Config) -> State:
-    """`state_of` the configured model key. Raises as `connect_state`."""
-    return state_of(connect_state(config), config, model_key(config))
+    """`state_of` the only configured model key. Raises as `connect_state`, and ConfigurationError where there are
+    several, or none."""
+    keys = configured_keys(config)
+    if len(keys) != 1:
+        raise ConfigurationError(f"one model key is needed here, the configuration names {len(keys)}: say which one")
+    return state_of(connect_state(config), config, keys[0])
 
 
 def open_registry(client: RedisClient, config: Config) -> ModelRegistry:
     """The deployment's model keys: those of the configuration, and those that were found in records."""
-    return ModelRegistry(RedisState(client, deployment_scope(config.log.group_prefix)), config.model.max_keys)
+    return ModelRegistry(open_deployment_store(client, config), config.model.max_keys)
 
 
-def input_starts(log: Log, config: Config) -> dict[str, int]:
-    """Input key -> position from which a new model key reads it: the start of every partition of blocks and labels."""
-    return {
-        input_key(log, side, TopicPartition(topic, partition)): 0
-        for side, topic in (("s", config.topics.blocks), ("l", config.topics.labels))
-        for partition in range(log.partitions(topic))
-    }
+def open_deployment_store(client: RedisClient, config: Config) -> RedisState:
+    """What belongs to the deployment and to none of its model keys: the registry, gaps in the inputs."""
+    return RedisState(client, deployment_scope(config.log.group_prefix))
+
+
+def open_gaps(client: RedisClient, config: Config) -> InputGaps:
+    """The gaps in the deployment's inputs."""
+    scope = deployment_scope(config.log.group_prefix)
+    return InputGaps(open_deployment_store(client, config), scope, config.windows.pane_ms)
+
+
+def input_sides(config: Config) -> dict[str, str]:
+    """Topic that the monitor reads -> "s" (blocks) or "l" (labels)."""
+    topics = config.topics
+    sides = {topics.blocks: "s", topics.labels: "l"}
+    if topics.live_blocks is not None:
+        sides[topics.live_blocks] = "s"
+    return sides
 
 
 def input_key(log: Log, side: str, partition: TopicPartition) -> str:

@@ -1,43 +1,49 @@
-"""monitor: brings blocks and labels to the join, and (one of them, by lease) closes, matures and decides panes."""
+"""monitor: brings blocks and labels to the joins of all model keys, and (for each key one monitor, by lease) closes,
+matures and decides panes.
+
+What is read is read once for all keys: from the least position over them; each takes what it lacks
+(monitored_model.py).
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
 
 from stream_calib import metrics
 from stream_calib.config import Config
-from stream_calib.errors import FencedError, StateUnavailableError, TransportError
-from stream_calib.events.contracts import Reject
+from stream_calib.config_identity import configured_keys
+from stream_calib.errors import (
+    FencedError,
+    PositionLostError,
+    StateUnavailableError,
+    TooManyModelsError,
+    TransportError,
+)
+from stream_calib.events.contracts import ModelKey, Reject
 from stream_calib.events.dead_letters import dead_letters
 from stream_calib.events.label_decoder import LabelDecoder
-from stream_calib.refit.decider import Decider
-from stream_calib.snapshot.decision_log import Request
 from stream_calib.transport.port import OffsetRange, PolledBatch, Record, TopicPartition
-from stream_calib.windows.closer import Closer
-from stream_calib.windows.input_batch import InputBatch, judge_records
-from stream_calib.windows.intake import Intake
-from stream_calib.windows.registration import claim_generation, claim_topics, register_inputs
-from stream_calib.windows.shard_store import Mark
-from workers.deployment import input_key, input_starts, member_name, open_log, open_state
+from stream_calib.windows.panes import PaneSettings
+from workers.deployment import connect_state, member_name, open_gaps, open_log, open_registry
+from workers.input_gaps import Gap, skippable
 from workers.input_reports import InputReport, idle_label_inputs, too_far_ahead
-from workers.monitor_inputs import read_blocks, read_labels
+from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
+from workers.monitor_models import MonitorModels
+from workers.monitor_partitions import InputPartitions
+from workers.monitored_model import ModelPart
 from workers.rejects import RejectCounts
 from workers.role import Role, wall_clock_ms
-from workers.status_board import MemberStatus
 
 _LOG = logging.getLogger(__name__)
 
 GROUP = "monitor"
-CLOSER_LEASE = "closer"
 _POLL_MS = 20
 _ROWS_A_POLL = 100_000
 """So that a poll is worked off well within the session timeout."""
 _MAX_RECORDS, _FEWEST_RECORDS = 5_000, 100
-_LEASE_MS = 5_000
-_LEASE_RETRY_MS = 500
 _EVERY_MS = 1_000
 _REPORT_BUSY_MS = 50
 """While there are unread records, others may wait for what this process says of its clocks."""
@@ -51,6 +57,7 @@ class Monitor(Role):
     def __init__(self, config: Config, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
         """`clock_ms`: wall time, for idleness, leases and statuses only."""
         self._config = config
+        self._settings = PaneSettings.of(config)
         self._clock_ms = clock_ms
         self._member = member_name()
         self._decoder = LabelDecoder(config)
@@ -60,74 +67,58 @@ class Monitor(Role):
     def open(self) -> None:
         self.close()
         config = self._config
-        self._state = state = self._opened.enter_context(closing(open_state(config)))
+        client = self._opened.enter_context(closing(connect_state(config)))
         self._log = log = self._opened.enter_context(open_log(config))
-        self._opened.callback(lambda: state.board.drop(self.name, self._member))
-        self._opened.callback(lambda: state.store.release_lease(CLOSER_LEASE, self._member))
-        self._side = {config.topics.blocks: "s", config.topics.labels: "l"}
-        self._claim()
-        starts = input_starts(log, config)
-        self._keys = {
-            partition: input_key(log, side, partition)
-            for topic, side in self._side.items()
-            for partition in (TopicPartition(topic, p) for p in range(log.partitions(topic)))
-        }
-        self._intake = Intake(
-            state.shards,
-            lambda: register_inputs(state.shards, state.store, {i: Mark(p, None) for i, p in starts.items()}),
-        )
-        self._marks: dict[TopicPartition, Mark] = {}
+        self._partitions = InputPartitions(log, config)
+        self._gaps = open_gaps(client, config)
+        self._registry = open_registry(client, config)
+        self._positions: dict[TopicPartition, int] = {}
+        """Where the next poll begins: the least position over the model keys."""
         self._idle_since: dict[TopicPartition, int] = {}
         self._reports: dict[str, InputReport] = {}
-        self._known_signatures: set[int] = set()
         self._uncommitted: set[TopicPartition] = set()
         self._records_a_poll = _FEWEST_RECORDS
-        self._committed_at = self._lease_until = self._lease_asked = 0
-        self._reported_at = self._looked_behind_at = 0
+        self._committed_at = self._reported_at = self._looked_at = 0
+        self._looked_for_partitions_at = self._clock_ms()
         self._reported_busy = False
-        self._open_since: tuple[str, int] = ("", 0)
-        self._closer = Closer(
-            state.shards,
-            state.store,
-            lambda first_pane: Decider(
-                state.model_key,
-                state.generation,
-                first_pane,
-                config,
-                state.store.signatures,
-                state.snapshots.reference,
-            ),
-            idle_inputs=self._idle_inputs,
-            may_expire=self._may_expire,
+        self._models = MonitorModels(
+            client, config, self._member, self._clock_ms, self._partitions, idle_inputs=self._idle_inputs
         )
-        self._consumer = self._opened.enter_context(log.consumer(GROUP, list(self._side), member=self._member))
+        self._opened.callback(self._models.release)
+        for key in configured_keys(config):
+            self._registry.add(key)
+        self._models.open(self._registry.known())
+        self._consumer = self._opened.enter_context(log.consumer(GROUP, self._partitions.topics, member=self._member))
 
     def step(self) -> bool:
         try:
             return self._step()
         except (StateUnavailableError, TransportError):
-            # What was polled may be applied in part, or writes be lost with the server: the shards know where to go on.
-            self._marks.clear()
+            self._models.forget()
+            self._positions.clear()
             self._idle_since.clear()
-            self._known_signatures.clear()
             raise
 
     def _step(self) -> bool:
-        polled = self._consumer.poll(self._records_a_poll, _POLL_MS)
-        if not self._take_over() and polled.records:
+        polled = self._poll()
+        self._look_for_partitions()
+        if not self._take_over() and polled.ranges:
             self._apply(polled)
         self._note_ends(polled)
         self._commit_positions()
         now = self._clock_ms()
-        if now - self._looked_behind_at >= _EVERY_MS:
-            self._looked_behind_at = now
-            self._rewind_behind()
-        busy = any(partition not in self._idle_since for partition in self._marks)
+        if now - self._looked_at >= _EVERY_MS:
+            self._looked_at = now
+            self._open_models(self._registry.known())
+            behind = self._models.behind()
+            self._seek([p for p in self._positions if self._partitions.keys[p] in behind])
+            self._tell_rewinds(behind)
+            self._gaps.close_past(now, self._settings.horizon_ms + self._settings.label_lateness_ms)
+        busy = any(partition not in self._idle_since for partition in self._positions)
         if now - self._reported_at >= (_REPORT_BUSY_MS if busy or self._reported_busy else _EVERY_MS):
             self._reported_busy = busy
             self._report()
-        if self._has_lease():
-            self._closer.advance()
+        self._models.advance()
         # The poll has waited already.
         return True
 
@@ -136,98 +127,144 @@ class Monitor(Role):
 
     # --- reading
 
+    def _poll(self) -> PolledBatch:
+        try:
+            return self._consumer.poll(self._records_a_poll, _POLL_MS)
+        except PositionLostError as error:
+            self._go_on(error)
+            return PolledBatch()
+
+    def _go_on(self, error: PositionLostError) -> None:
+        """Where a position was lost that is not the shards' own, seeking mends it; else the operator has decided."""
+        took_over = self._take_over()
+        lost = {TopicPartition(*p): at for p, at in error.lost.items()}
+        strayed = [p for p, at in lost.items() if p in self._positions and self._positions[p] != at[0]]
+        for partition in strayed:
+            self._consumer.seek(partition, self._positions[partition])
+        if took_over or strayed:
+            return
+        if self._config.log.on_position_lost == "stop":
+            raise error
+        for (topic, number), (first, end) in skippable(error).items():
+            partition = TopicPartition(topic, number)
+            gap = Gap(self.name, topic, number, self._log.topic_id(topic), first, end, self._clock_ms())
+            self._gaps.record(gap)
+            # A range without records, as between two transactions: every shard goes on from its end.
+            self._apply(PolledBatch(ranges={partition: OffsetRange(first, end)}))
+            self._consumer.seek(partition, self._positions[partition])
+
+    def _look_for_partitions(self) -> None:
+        now = self._clock_ms()
+        unknown = self._consumer.assignment() - self._partitions.keys.keys()
+        if unknown or now - self._looked_for_partitions_at >= self._config.log.metadata_max_age_ms:
+            self._looked_for_partitions_at = now
+            for partition in self._partitions.look():
+                _LOG.info("%s was added; it is read from %s", partition, self._partitions.start(partition))
+            self._models.register()
+
     def _take_over(self) -> bool:
         """Newly assigned partitions are read from where the shards are. True: what was polled before is discarded."""
-        assigned = self._consumer.assignment()
-        for partition in list(self._marks):
+        assigned = self._consumer.assignment() & self._partitions.keys.keys()
+        for partition in list(self._positions):
             if partition not in assigned:
-                del self._marks[partition]
+                del self._positions[partition]
                 self._idle_since.pop(partition, None)
-        new = set(assigned - set(self._marks))
+                self._models.drop(self._partitions.keys[partition])
+        new = assigned - self._positions.keys()
         if new:
-            self._claim()  # it is lost with a state that was wiped
-            self._state.shards.attach()
+            self._models.claim_and_attach()
             # What was polled before this belongs to no run of the server that is known.
-            for partition, mark in self._marks.items():
-                self._consumer.seek(partition, mark.next)
+            self._seek(self._positions)
         for partition in sorted(new):
-            self._rewind(partition, self._intake.restart(self._keys[partition]))
+            self._models.restart(self._partitions.keys[partition])
+        self._seek(new)
         return bool(new)
 
-    def _claim(self) -> None:
-        claim_generation(self._state.store, self._state.generation)
-        claim_topics(self._state.store, {topic: self._log.topic_id(topic) for topic in self._side})
+    def _seek(self, partitions: Iterable[TopicPartition]) -> None:
+        """Polls go on from the least position over the model keys."""
+        for partition in sorted(partitions):
+            self._positions[partition] = position = self._position(partition)
+            self._consumer.seek(partition, position)
 
-    def _rewind(self, partition: TopicPartition, mark: Mark) -> None:
-        self._marks[partition] = mark
-        self._consumer.seek(partition, mark.next)
+    def _position(self, partition: TopicPartition) -> int:
+        """The least over the model keys. Before the first one is found, what is read is only looked through for it; it
+        begins where the log does."""
+        key = self._partitions.keys[partition]
+        least = self._models.position(key)
+        return self._positions.get(partition, self._partitions.starts[key]) if least is None else least
 
     def _apply(self, polled: PolledBatch) -> None:
         by_partition: dict[TopicPartition, list[Record]] = defaultdict(list)
         for record in polled.records:
             by_partition[record.source].append(record)
-        batches: list[InputBatch] = []
-        owners: dict[str, TopicPartition] = {}
-        signatures: dict[int, tuple[str, ...]] = {}
-        for partition, records in by_partition.items():
-            mark = self._marks[partition]
-            if polled.ranges[partition].end <= mark.next:
-                continue  # the consumer went back to its committed position; the shards have all of this
-            # Offsets between may hold nothing to read (ends of transactions); the shards' ranges have no gaps.
-            span = OffsetRange(mark.next, polled.ranges[partition].end)
-            if self._side[partition.topic] == "s":
-                read, found, rejects = read_blocks(records, span, self._state.model_key)
-                signatures.update(found)
-            else:
-                read, rejects = read_labels(records, span, self._decoder)
-            self._refuse(records, rejects)
-            key = self._keys[partition]
-            owners[key] = partition
-            batches.append(
-                judge_records(key, read, mark.clock_ms, self._state.shards.count, self._state.shards.settings)
-            )
-        rows = sum(len(batch.row_position) for batch in batches)
-        if rows:
-            # A record of `blocks` holds one row or a thousand; the last poll says which.
-            fitting = _ROWS_A_POLL * len(polled.records) // rows
-            self._records_a_poll = min(max(fitting, _FEWEST_RECORDS), _MAX_RECORDS)
-        # Before the rows that name them, so that no cell ever has a signature that nobody can read.
-        new = {h: values for h, values in signatures.items() if h not in self._known_signatures}
-        self._state.store.put_signatures(new)
-        self._known_signatures.update(new)
-        rewinds = self._intake.apply(batches)
-        for batch in batches:
-            partition = owners[batch.input_key]
-            if batch.input_key in rewinds:
-                self._read_again(partition, rewinds[batch.input_key])
-            else:
-                self._marks[partition] = batch.mark
-                self._uncommitted.add(partition)
-                metrics.ROWS_JOINED.labels(str(self._state.model_key), batch.side).inc(len(batch.row_position))
+        read: dict[TopicPartition, ReadInput] = {}
+        for partition, span in polled.ranges.items():
+            if partition not in self._positions:
+                continue  # a partition that was added, and is not registered yet
+            if span.start != self._positions[partition]:
+                # The consumer went elsewhere (to a committed position); nothing between may be left out.
+                self._seek([partition])
+                continue
+            read[partition] = self._read(partition, by_partition[partition], span)
+            self._refuse(by_partition[partition], read[partition].rejects)
+        self._fit_polls(len(polled.records), sum(one.rows for one in read.values()))
+        parts = {p: self._partitions.keys[p] for p in read}
+        rewound = self._models.apply(
+            lambda key: [ModelPart(parts[p], one.of(key), one.signatures(key)) for p, one in read.items()]
+        )
+        for partition in read:
+            end = self._positions[partition] = polled.ranges[partition].end
+            self._uncommitted.add(partition)
+            if self._position(partition) != end:
+                self._seek([partition])  # a model key that is new, or a shard that lost writes
+        self._tell_rewinds(rewound)
 
-    def _rewind_behind(self) -> None:
-        """Shards that lost writes are brought up to date without traffic too, or their panes would never close."""
-        partitions = {self._keys[p]: p for p in self._marks}
-        for key, mark in self._intake.behind({key: self._marks[p].next for key, p in partitions.items()}).items():
-            self._read_again(partitions[key], mark)
+    def _read(self, partition: TopicPartition, records: list[Record], span: OffsetRange) -> ReadInput:
+        if self._partitions.sides[partition.topic] == "l":
+            return ReadLabels(records, span, self._decoder)
+        blocks = ReadBlocks(records, span, self._settings.max_clock_skew_ms)
+        for key in blocks.keys:
+            if key not in self._models:
+                self._meet(key, blocks)
+        return blocks
 
-    def _read_again(self, partition: TopicPartition, mark: Mark) -> None:
-        metrics.REWINDS.labels(partition.topic).inc()
-        _LOG.warning("%s is read again from %s: a shard has lost writes", partition, mark.next)
-        # A store that lost rows may have lost what was put before them, and whose it is.
-        self._known_signatures.clear()
-        self._claim()
-        self._rewind(partition, mark)
+    def _meet(self, key: ModelKey, blocks: ReadBlocks) -> None:
+        """A model key's inputs are on record before anything of it is passed."""
+        try:
+            self._registry.add(key)
+        except TooManyModelsError as error:
+            blocks.refuse(key, str(error))
+        else:
+            self._open_models([key])
+
+    def _open_models(self, keys: Iterable[ModelKey]) -> None:
+        """Keys that are new here; they may need what was read before."""
+        if self._models.open(keys):
+            for partition in self._positions:
+                self._models.restart(self._partitions.keys[partition])
+            self._seek([p for p, at in self._positions.items() if self._position(p) != at])
+
+    def _fit_polls(self, records: int, rows: int) -> None:
+        """A record of `blocks` holds one row or a thousand; the last poll says which."""
+        if records and rows:
+            self._records_a_poll = min(max(_ROWS_A_POLL * records // rows, _FEWEST_RECORDS), _MAX_RECORDS)
+
+    def _tell_rewinds(self, input_keys: Iterable[str]) -> None:
+        wanted = set(input_keys)
+        for partition in [p for p in self._positions if self._partitions.keys[p] in wanted]:
+            metrics.REWINDS.labels(partition.topic).inc()
+            _LOG.warning("%s is read again from %s: a shard has lost writes", partition, self._positions[partition])
 
     def _refuse(self, records: list[Record], rejects: list[Reject]) -> None:
         """Dead letters first: where they cannot be written, the position is not passed."""
         if rejects:
-            self._log.produce(dead_letters(self._config.topics.dead_letters, records, rejects))
+            topic, most = self._config.topics.dead_letters, self._config.records.max_dead_letter_bytes
+            self._log.produce(dead_letters(topic, records, rejects, most))
             self._rejected.add(records, rejects)
 
     def _note_ends(self, polled: PolledBatch) -> None:
         now = self._clock_ms()
-        for partition in self._marks:
+        for partition in self._positions:
             if partition not in polled.at_end:
                 self._idle_since.pop(partition, None)
             elif partition in polled.ranges:
@@ -236,12 +273,13 @@ class Monitor(Role):
                 self._idle_since.setdefault(partition, now)
         reports = self._reports | self._own_reports()
         paused = too_far_ahead(reports, self._config.windows.max_input_skew_ms)
-        self._consumer.pause(frozenset(p for p in self._marks if self._keys[p] in paused))
+        self._consumer.pause(frozenset(p for p in self._positions if self._partitions.keys[p] in paused))
 
     def _own_reports(self) -> dict[str, InputReport]:
+        keys = self._partitions.keys
         return {
-            self._keys[p]: InputReport(mark.next, mark.clock_ms, self._idle_since.get(p))
-            for p, mark in self._marks.items()
+            keys[p]: InputReport(position, self._models.clock_ms(keys[p]), self._idle_since.get(p))
+            for p, position in self._positions.items()
         }
 
     def _commit_positions(self) -> None:
@@ -249,7 +287,7 @@ class Monitor(Role):
         now = self._clock_ms()
         if self._uncommitted and now - self._committed_at >= _EVERY_MS:
             self._committed_at = now
-            due = {p: self._marks[p].next for p in self._uncommitted if p in self._marks}
+            due = {p: self._positions[p] for p in self._uncommitted if p in self._positions}
             self._uncommitted.clear()
             try:
                 self._consumer.commit([], due)
@@ -258,20 +296,11 @@ class Monitor(Role):
             except TransportError as error:
                 _LOG.warning("positions were not committed: %s", error)
             # A commit that failed sets the consumer back to the committed positions; the shards' are the truth.
-            for partition, mark in self._marks.items():
-                if partition in self._consumer.assignment() and self._consumer.position(partition) != mark.next:
-                    self._consumer.seek(partition, mark.next)
+            for partition, position in self._positions.items():
+                if partition in self._consumer.assignment() and self._consumer.position(partition) != position:
+                    self._consumer.seek(partition, position)
 
-    # --- closing
-
-    def _has_lease(self) -> bool:
-        """Renewed well before it ends; it only saves work, so nothing hangs on the exact moment."""
-        now = self._clock_ms()
-        if now >= self._lease_until - _LEASE_MS // 2 and now >= self._lease_asked + _LEASE_RETRY_MS:
-            self._lease_asked = now
-            if self._state.store.acquire_lease(CLOSER_LEASE, self._member, _LEASE_MS):
-                self._lease_until = now + _LEASE_MS
-        return now < self._lease_until
+    # --- what others need to know
 
     def _idle_inputs(self) -> dict[str, int]:
         windows = self._config.windows
@@ -280,28 +309,14 @@ class Monitor(Role):
         reports = self._reports | self._own_reports()
         return idle_label_inputs(reports, self._clock_ms(), windows.idle_timeout_ms)
 
-    def _may_expire(self, request: Request, matured: int) -> bool:
-        """Unanswered for `settle_panes` matured panes and as much wall time, as this closer has seen it."""
-        windows = self._config.windows
-        now = self._clock_ms()
-        if self._open_since[0] != request.id:
-            self._open_since = (request.id, now)
-        waited = now - self._open_since[1] >= windows.settle_panes * windows.pane_ms
-        return windows.expire_requests and waited and matured - request.pane >= windows.settle_panes
-
     def _report(self) -> None:
         """Says where this process is, and hears where the other monitors are: those that are alive, because an old
         report must not leave out what nobody reads now."""
         now = self._reported_at = self._clock_ms()
-        facts = {
-            "inputs": self._own_reports(),
-            "rejected": dict(self._rejected.by_reason),
-            "closer": now < self._lease_until,
-        }
-        self._state.board.put(MemberStatus(self.name, self._member, now, facts))
+        facts = {"inputs": self._own_reports(), "rejected": dict(self._rejected.by_reason)}
         self._reports = {
             key: InputReport(*report)
-            for status in self._state.board.all(now)
-            if status.role == self.name and status.member != self._member and now - status.time_ms <= 3 * _EVERY_MS
+            for status in self._models.exchange_statuses(self.name, facts)
+            if now - status.time_ms <= 3 * _EVERY_MS
             for key, report in status.facts["inputs"].items()
         }

@@ -1,8 +1,13 @@
-"""What the monitor reads: records of `blocks` and `labels` as rows for the join, and rejects."""
+"""What the monitor reads: records of `blocks` and `labels` as rows for the join of each model key, and rejects.
+
+A partition's clock belongs to the partition: what a block of one model key holds moves it for all of them.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,49 +29,102 @@ Signatures = dict[int, tuple[str, ...]]
 _CODE = np.array([CODE_OF_LABEL[-1], CODE_OF_LABEL[0], CODE_OF_LABEL[1]], dtype=np.uint8)
 
 
-def read_blocks(
-    records: Sequence[Record], span: OffsetRange, model_key: ModelKey
-) -> tuple[Records, Signatures, list[Reject]]:
-    """Rows of one partition of `blocks`, the dictionary of their signatures, and what cannot be read.
+class ReadInput(Protocol):
+    """The records of one partition, as each model key sees them."""
 
-    Blocks of other model keys give no rows: they belong to other monitors.
-    """
-    parts: list[ScoreRows] = []
-    row_record: list[NDArray[np.intp]] = []
-    signatures: Signatures = {}
-    clocks: list[ClockRecord] = []
-    rejects: list[Reject] = []
-    for i, record in enumerate(records):
+    rejects: list[Reject]
+    rows: int
+    """Of all model keys."""
+
+    def of(self, key: ModelKey) -> Records:
+        """The key's rows, and what moves the partition's clock beside them."""
+
+    def signatures(self, key: ModelKey) -> Signatures:
+        """The attribute values of the key's rows."""
+
+
+class ReadBlocks(ReadInput):
+    """Records of a partition of `blocks`."""
+
+    def __init__(self, records: Sequence[Record], span: OffsetRange, max_clock_skew_ms: int | None) -> None:
+        """`max_clock_skew_ms`: as for judging; rows beyond it move no clock."""
+        self._records, self._span, self._max_clock_skew_ms = records, span, max_clock_skew_ms
+        self.rejects = []
+        self.rows = 0
+        self._clocks: list[ClockRecord] = []
+        self._blocks: dict[ModelKey, list[tuple[int, BlockRows]]] = defaultdict(list)
+        for i, record in enumerate(records):
+            self._read(i, record)
+
+    def _read(self, i: int, record: Record) -> None:
         if is_control(record):
             clock = read_clock(record, i)
             if isinstance(clock, Reject):
-                rejects.append(clock)
+                self.rejects.append(clock)
             else:
-                clocks.append(clock)
-            continue
+                self._clocks.append(clock)
+            return
         try:
             block = unpack(record.value or b"")
         except BlockFormatError as error:
-            rejects.append(Reject(i, RejectReason.BLOCK_DAMAGED, str(error)))
-            continue
-        if block.model_key == model_key:
-            parts.append(_score_rows(block))
-            row_record.append(np.full(len(block.fingerprint), i, dtype=np.intp))
-            signatures.update(zip(block.signature_hash.tolist(), block.signatures, strict=True))
-    rows = concatenate_scores(parts) if parts else EMPTY_ROWS
-    index = np.concatenate([np.empty(0, dtype=np.intp), *row_record])
-    return _records(records, span, rows, index, clocks), signatures, rejects
+            self.rejects.append(Reject(i, RejectReason.BLOCK_DAMAGED, str(error)))
+            return
+        self._blocks[block.model_key].append((i, block))
+        self.rows += len(block.fingerprint)
+
+    @property
+    def keys(self) -> list[ModelKey]:
+        """Of the blocks, in the order of their first ones."""
+        return list(self._blocks)
+
+    def refuse(self, key: ModelKey, why: str) -> None:
+        """Turns the key's blocks into rejects."""
+        blocks = self._blocks.pop(key)
+        self.rejects += [Reject(i, RejectReason.TOO_MANY_MODELS, why) for i, _ in blocks]
+        self.rows -= sum(len(block.fingerprint) for _, block in blocks)
+
+    def of(self, key: ModelKey) -> Records:
+        own = self._blocks.get(key, [])
+        rows = concatenate_scores([_score_rows(block) for _, block in own]) if own else EMPTY_ROWS
+        row_record = [np.full(len(block.fingerprint), i, dtype=np.intp) for i, block in own]
+        others = [
+            self._clock(i, block) for other, blocks in self._blocks.items() if other != key for i, block in blocks
+        ]
+        clocks = sorted([*self._clocks, *(clock for clock in others if clock is not None)])
+        index = np.concatenate([np.empty(0, dtype=np.intp), *row_record])
+        return _as_records(self._records, self._span, rows, index, clocks)
+
+    def _clock(self, i: int, block: BlockRows) -> ClockRecord | None:
+        """The block as a clock record: its largest event time, of those that are not too far ahead."""
+        time_ms = block.event_time_ms
+        if self._max_clock_skew_ms is not None:
+            time_ms = time_ms[time_ms <= self._records[i].append_time_ms + self._max_clock_skew_ms]
+        return ClockRecord(i, int(time_ms.max()), False) if len(time_ms) else None
+
+    def signatures(self, key: ModelKey) -> Signatures:
+        found: Signatures = {}
+        for _, block in self._blocks.get(key, []):
+            found.update(zip(block.signature_hash.tolist(), block.signatures, strict=True))
+        return found
 
 
-def read_labels(records: Sequence[Record], span: OffsetRange, decoder: LabelDecoder) -> tuple[Records, list[Reject]]:
-    """Rows of one partition of `labels`, and what cannot be read."""
-    decoded = decoder.decode(records)
-    assert decoded.labels is not None
-    batch = decoded.labels
-    rows = (
-        LabelRows(batch.fingerprint, batch.event_time_ms, _CODE[batch.label + 1]) if len(batch.label) else EMPTY_LABELS
-    )
-    return _records(records, span, rows, batch.record_index, decoded.clocks), decoded.rejects
+class ReadLabels(ReadInput):
+    """Records of a partition of `labels`: every model key gets them all."""
+
+    def __init__(self, records: Sequence[Record], span: OffsetRange, decoder: LabelDecoder) -> None:
+        decoded = decoder.decode(records)
+        assert decoded.labels is not None
+        batch = decoded.labels
+        self.rejects = decoded.rejects
+        self.rows = len(batch.label)
+        rows = LabelRows(batch.fingerprint, batch.event_time_ms, _CODE[batch.label + 1]) if self.rows else EMPTY_LABELS
+        self._found = _as_records(records, span, rows, batch.record_index, decoded.clocks)
+
+    def of(self, key: ModelKey) -> Records:
+        return self._found
+
+    def signatures(self, key: ModelKey) -> Signatures:
+        return {}
 
 
 def _score_rows(block: BlockRows) -> ScoreRows:
@@ -82,7 +140,7 @@ def _score_rows(block: BlockRows) -> ScoreRows:
     )
 
 
-def _records(
+def _as_records(
     records: Sequence[Record],
     span: OffsetRange,
     rows: ScoreRows | LabelRows,

@@ -37,6 +37,23 @@ class Records:
     clock_time_ms: NDArray[np.int64]
     """(c,) what they set the clock to; ENDED_CLOCK_MS for `end`."""
 
+    def since(self, position: int) -> Records:
+        """The records at `position` and later, as a range that starts there."""
+        if position == self.start:
+            return self
+        first = int(np.searchsorted(self.position, position))
+        rows, clocks = self.row_record >= first, self.clock_record >= first
+        return Records(
+            position,
+            self.end,
+            self.position[first:],
+            self.append_time_ms[first:],
+            self.rows.take(np.flatnonzero(rows)),
+            self.row_record[rows] - first,
+            self.clock_record[clocks] - first,
+            self.clock_time_ms[clocks],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class InputBatch:

@@ -1,0 +1,133 @@
+"""Gaps: records that retention took before they were read, where the operator has chosen to go on without them.
+
+Each gap is one entry of the list `gaps` of the deployment's own state, written with its alert in one commit; the field
+`gaps` is the list's length. The alert of a partition closes when what could have joined the lost records is past.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import msgspec
+
+from stream_calib import metrics
+from stream_calib.alerts.model import SEVERITY, Alert, AlertKind
+from stream_calib.errors import PositionLostError, StateError
+from stream_calib.events.contracts import ModelKey
+from stream_calib.snapshot.canonical import content_id
+from stream_calib.windows.state_store import Commit, StateStore
+
+_LOG = logging.getLogger(__name__)
+
+GAPS, _CLOSED = "gaps", "gaps_closed"
+_KIND: AlertKind = "input_gap"
+_ATTEMPTS = 100
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Positions first <= position < end of a partition that nobody has read."""
+
+    role: str
+    topic: str
+    partition: int
+    topic_id: str
+    first: int
+    end: int
+    time_ms: int
+    """When it was found, wall time."""
+
+    @property
+    def records(self) -> int:
+        """Most records that it can have held."""
+        return self.end - self.first
+
+
+class InputGaps:
+    """The gaps of a deployment. Raises StateUnavailableError when the store is away."""
+
+    def __init__(self, state: StateStore, scope: ModelKey, pane_ms: int) -> None:
+        """`state`, `scope`: of the deployment (windows/model_registry.py)."""
+        self._state, self._scope, self._pane_ms = state, scope, pane_ms
+
+    def all(self) -> list[Gap]:
+        """Every gap there ever was, oldest first."""
+        return [_decoded(raw) for raw in self._state.entries(GAPS, 0)]
+
+    def record(self, gap: Gap) -> bool:
+        """Puts the gap on record, with its alert; False where another process did, or this one before it failed."""
+        for _ in range(_ATTEMPTS):
+            length = self._state.read((GAPS,))[GAPS]
+            known = self._state.entries(GAPS, 0, int(length or 0))
+            if any(_same_end(_decoded(raw), gap) for raw in known):
+                return False
+            alert = self._alert(
+                gap,
+                "open",
+                gap.time_ms,
+                f"{gap.topic}-{gap.partition}: up to {gap.records} records, {gap.first} to {gap.end - 1}, were gone"
+                f" before {gap.role} had read them; it goes on without them. Lengthen the retention of {gap.topic}, and"
+                f" look why {gap.role} was so far behind",
+            )
+            change = Commit(
+                {GAPS: length},
+                {GAPS: str(len(known) + 1)},
+                {GAPS: [msgspec.json.encode(gap)], "outbox": [alert.encode()]},
+            )
+            if self._state.commit(change):
+                metrics.POSITIONS_LOST.labels(gap.role, gap.topic).inc(gap.records)
+                _LOG.error("%s", alert.diagnosis)
+                return True
+        raise StateError(f"a gap could not be put on record in {_ATTEMPTS} attempts; is the store being wiped?")
+
+    def close_past(self, now_ms: int, past_ms: int) -> None:
+        """Closes the alerts of gaps that were found `past_ms` ago or earlier, in their order."""
+        fields = self._state.read((GAPS, _CLOSED))
+        closed = int(fields[_CLOSED] or 0)
+        waiting = [_decoded(raw) for raw in self._state.entries(GAPS, closed, int(fields[GAPS] or 0))]
+        past = next((i for i, gap in enumerate(waiting) if gap.time_ms > now_ms - past_ms), len(waiting))
+        if past:
+            why = "what could have joined the lost records is past"
+            alerts = [self._alert(gap, "close", now_ms, why).encode() for gap in waiting[:past]]
+            self._state.commit(Commit({_CLOSED: fields[_CLOSED]}, {_CLOSED: str(closed + past)}, {"outbox": alerts}))
+
+    def _alert(self, gap: Gap, state: str, now_ms: int, diagnosis: str) -> Alert:
+        where = f"{gap.role}:{gap.topic}-{gap.partition}"
+        return Alert(
+            id=content_id(*self._scope, _KIND, state, where, gap.topic_id, gap.first, gap.end),
+            dedup_key=f"{self._scope}:{_KIND}:{where}",
+            kind=_KIND,
+            severity=SEVERITY[_KIND],
+            state="open" if state == "open" else "close",
+            model=self._scope.model,
+            model_version=self._scope.version,
+            pane=now_ms // self._pane_ms,
+            since_ms=gap.time_ms,
+            evidence=msgspec.to_builtins(gap),
+            diagnosis=diagnosis,
+        )
+
+
+def skippable(error: PositionLostError) -> Mapping[tuple[str, int], tuple[int, int]]:
+    """What was lost and where to go on: partition -> (position, where what is left begins).
+
+    Raises the error again where there is nowhere to go on: the log ends before the position, so it lost its own end.
+    """
+    if not error.lost or any(begins <= position for position, begins in error.lost.values()):
+        raise error
+    return error.lost
+
+
+def _same_end(known: Gap, gap: Gap) -> bool:
+    """A repeat after a failure may have read a part, so it may begin later."""
+    same = (known.role, known.topic_id, known.partition) == (gap.role, gap.topic_id, gap.partition)
+    return same and known.first <= gap.first and gap.end <= known.end
+
+
+def _decoded(raw: bytes) -> Gap:
+    try:
+        return msgspec.json.decode(raw, type=Gap)
+    except msgspec.MsgspecError as error:
+        raise StateError(
+            f"an entry of the list of gaps cannot be read: {error}; restore the state from a backup"
+        ) from error

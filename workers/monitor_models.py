@@ -1,0 +1,185 @@
+"""The model keys that one monitor process serves. One whose state cannot be used is left alone, and the others go
+on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from stream_calib.config import Config
+from stream_calib.config_identity import configured_keys
+from stream_calib.errors import StateError, StateUnavailableError, TopicRecreatedError
+from stream_calib.events.contracts import ModelKey
+from stream_calib.redis_clients import RedisClient
+from stream_calib.windows.new_model import starts_beside
+from stream_calib.windows.registration import INPUTS
+from stream_calib.windows.shard_store import Mark
+from workers.deployment import State, state_of
+from workers.monitor_partitions import InputPartitions
+from workers.monitored_model import ModelPart, MonitoredModel
+from workers.status_board import MemberStatus
+
+_LOG = logging.getLogger(__name__)
+
+
+class MonitorModels:
+    """Everything here is done for each model key. Raises StateUnavailableError when the store is away, and the error of
+    a model key where it is a constant of the configuration, or the only one left."""
+
+    def __init__(
+        self,
+        client: RedisClient,
+        config: Config,
+        member: str,
+        clock_ms: Callable[[], int],
+        partitions: InputPartitions,
+        *,
+        idle_inputs: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._client, self._config, self._member, self._clock_ms = client, config, member, clock_ms
+        self._partitions, self._idle_inputs = partitions, idle_inputs
+        self._constants = configured_keys(config)
+        self._states: dict[ModelKey, State] = {}
+        self._models: dict[ModelKey, MonitoredModel] = {}
+        self.failed: dict[ModelKey, str] = {}
+        """Model keys that are left alone -> why."""
+
+    def __contains__(self, key: ModelKey) -> bool:
+        return key in self._models or key in self.failed
+
+    def open(self, keys: Iterable[ModelKey]) -> bool:
+        """Serves these too; True where there was a new one."""
+        new = [key for key in keys if key not in self]
+        for key in new:
+            self._guarded(key, lambda key=key: self._open(key))  # type: ignore[misc]  # mypy cannot infer it
+        return bool(new)
+
+    def _open(self, key: ModelKey) -> None:
+        state = self._states[key] = state_of(self._client, self._config, key)
+        self._models[key] = MonitoredModel(
+            state,
+            self._config,
+            self._member,
+            self._clock_ms,
+            lambda: self._starts(key),
+            self._idle_inputs,
+            self._partitions.topic_ids(),
+        )
+
+    def _starts(self, key: ModelKey) -> dict[str, Mark]:
+        if self._states[key].store.read((INPUTS,))[INPUTS] is not None:
+            return {i: Mark(position, None) for i, position in self._partitions.starts.items()}
+        others = [(s.shards, s.store) for other, s in self._states.items() if other != key and other in self._models]
+        beside = starts_beside(others)
+        starts = dict(beside)  # others may know of partitions that this process does not see yet
+        for partition, input_key in self._partitions.keys.items():
+            mark = beside.get(input_key)
+            if mark is None:
+                mark = Mark(self._partitions.starts[input_key], None)
+            elif mark.next < (begins := self._partitions.start(partition)):
+                mark = mark._replace(next=begins)  # what is gone was never this key's to read
+            starts[input_key] = mark
+        return starts
+
+    def _guarded(self, key: ModelKey, work: Callable[[], None]) -> None:
+        """Does the work of one model key. What is wrong with its state is no reason to stop for the others."""
+        try:
+            work()
+        except StateUnavailableError:
+            raise
+        except (StateError, TopicRecreatedError) as error:
+            opened = self._models.pop(key, None)
+            if (opened is None and key in self._constants) or not self._models:
+                raise
+            self.failed[key] = str(error)
+            _LOG.error("%s is left alone, and the other models go on: %s", key, error)
+
+    def _each(self, work: Callable[[MonitoredModel], None]) -> None:
+        for key, model in list(self._models.items()):
+            self._guarded(key, lambda model=model: work(model))  # type: ignore[misc]  # mypy cannot infer it
+
+    # --- inputs
+
+    def claim_and_attach(self) -> None:
+        """Before partitions are read that others may have read; claims are lost with a state that was wiped."""
+        topic_ids = self._partitions.topic_ids()
+
+        def work(model: MonitoredModel) -> None:
+            model.claim(topic_ids)
+            model.attach()
+
+        self._each(work)
+
+    def register(self) -> None:
+        """Inputs that are new, and those that a state or a shard has lost."""
+        self._each(lambda model: model.intake.register())
+
+    def restart(self, input_key: str) -> None:
+        """The input is read from where the shards are."""
+        self._each(lambda model: model.restart(input_key))
+
+    def drop(self, input_key: str) -> None:
+        """The input is not read here any more."""
+        for model in self._models.values():
+            model.marks.pop(input_key, None)
+
+    def forget(self) -> None:
+        """See MonitoredModel."""
+        for model in self._models.values():
+            model.forget()
+
+    def position(self, input_key: str) -> int | None:
+        """The least over the model keys, None where there is none yet."""
+        return min((model.marks[input_key].next for model in self._models.values()), default=None)
+
+    def clock_ms(self, input_key: str) -> int | None:
+        """The least clock over the model keys, None where one has none."""
+        clocks = [model.marks[input_key].clock_ms for model in self._models.values()]
+        known = [clock for clock in clocks if clock is not None]
+        return min(known) if known and len(known) == len(clocks) else None
+
+    def apply(self, parts_of: Callable[[ModelKey], list[ModelPart]]) -> set[str]:
+        """Brings each model key what it lacks; inputs that must be read again."""
+        rewound: set[str] = set()
+        self._each(lambda model: rewound.update(model.apply(parts_of(model.key))))
+        self._reclaim(rewound)
+        return rewound
+
+    def behind(self) -> set[str]:
+        """Inputs that must be read again, found without traffic too."""
+        found: set[str] = set()
+        self._each(lambda model: found.update(model.behind()))
+        self._reclaim(found)
+        return found
+
+    def _reclaim(self, rewound: set[str]) -> None:
+        """A store that lost rows may have lost whose it is."""
+        if rewound:
+            topic_ids = self._partitions.topic_ids()
+            self._each(lambda model: model.claim(topic_ids))
+
+    # --- closing, statuses
+
+    def advance(self) -> None:
+        """Closes, matures and decides what can be, where this process has the lease."""
+        self._each(lambda model: model.advance())
+
+    def release(self) -> None:
+        """Gives up leases and statuses."""
+        for key, state in self._states.items():
+            state.board.drop("monitor", self._member)
+            if key in self._models:
+                self._models[key].release()
+
+    def exchange_statuses(self, role: str, facts: Mapping[str, Any]) -> list[MemberStatus]:
+        """Puts this process's status on the board of each model key, and takes those of the role's other processes."""
+        now = self._clock_ms()
+        others: dict[str, MemberStatus] = {}
+        for key, state in self._states.items():
+            own: dict[str, Any] = {"closer": key in self._models and self._models[key].closes}
+            if key in self.failed:
+                own["failed"] = self.failed[key]
+            state.board.put(MemberStatus(role, self._member, now, {**facts, **own}))
+            others |= {s.member: s for s in state.board.all(now) if s.role == role and s.member != self._member}
+        return list(others.values())

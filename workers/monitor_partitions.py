@@ -1,0 +1,41 @@
+"""The partitions of the topics that the monitor reads, under the names by which shards know them."""
+
+from __future__ import annotations
+
+from stream_calib.config import Config
+from stream_calib.transport.port import Log, TopicPartition
+from workers.deployment import input_key, input_sides
+
+
+class InputPartitions:
+    """What the log says of them; `look` asks again."""
+
+    def __init__(self, log: Log, config: Config) -> None:
+        self._log = log
+        self.sides = input_sides(config)
+        self.topics = list(self.sides)
+        self.keys: dict[TopicPartition, str] = {}
+        """Partition -> input key."""
+        self.starts: dict[str, int] = {}
+        """Input key -> where what the log held began, when the partition was first seen."""
+        self.look()
+
+    def topic_ids(self) -> dict[str, str]:
+        """Topic -> its identity now."""
+        return {topic: self._log.topic_id(topic) for topic in self.topics}
+
+    def look(self) -> list[TopicPartition]:
+        """Partitions that were not there before."""
+        new = []
+        for topic, side in self.sides.items():
+            for number in range(self._log.partitions(topic)):
+                partition = TopicPartition(topic, number)
+                if partition not in self.keys:
+                    key = self.keys[partition] = input_key(self._log, side, partition)
+                    self.starts[key] = self.start(partition)
+                    new.append(partition)
+        return new
+
+    def start(self, partition: TopicPartition) -> int:
+        """Where what the log holds begins now."""
+        return self._log.offset_at(partition, 0)
