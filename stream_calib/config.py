@@ -164,6 +164,13 @@ class ServingSection(Section):
         description="`wall`: a clock record a second while the input is at its end; `off` for historical records",
     )
     max_batch_records: int = Field(default=5_000, ge=1, le=100_000, description="Records of one batch")
+    batch_interval_ms: DurationMs = Field(
+        default=0,
+        alias="batch_interval",
+        le=1_000,
+        description="At least so long between two batches, but for full ones: fewer and larger transactions, and so"
+        " much more latency",
+    )
     p_min: float = Field(default=1e-6, gt=0, lt=0.1, description="Outputs lie within [p_min, 1 - p_min]")
 
 

@@ -5,85 +5,35 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_calib import metrics
 from stream_calib.config import Config
-from stream_calib.errors import FencedError, StateUnavailableError
-from stream_calib.events.blocks import blocks_of
-from stream_calib.events.contracts import Decoded, ModelKey
+from stream_calib.errors import FencedError, PositionLostError, StateUnavailableError, TransportError
+from stream_calib.events.contracts import Decoded, ScoreBatch
 from stream_calib.events.control import clock_record
-from stream_calib.events.dead_letters import dead_letters
-from stream_calib.events.outputs import Headers, OutputEncoder
-from stream_calib.events.score_decoder import ScoreDecoder
-from stream_calib.snapshot.follower import Served, SnapshotFollower
-from stream_calib.transport.port import Outgoing, PolledBatch, Record, TopicPartition
-from workers.deployment import member_name, model_key, open_log, open_state
+from stream_calib.snapshot.served_models import ServedModels
+from stream_calib.transport.port import Consumer, Log, Outgoing, PolledBatch, TopicPartition
+from stream_calib.windows.redis_state import RedisState
+from workers.batch_stages import Batch, Batches
+from workers.calibrate_status import CalibrateStatus
+from workers.calibrate_transform import Calibrated, Transform
+from workers.deployment import connect_state, member_name, open_log, open_registry
 from workers.rejects import RejectCounts
 from workers.role import Role, wall_clock_ms
-from workers.status_board import MemberStatus
+from workers.status_board import StatusBoard
 
 _LOG = logging.getLogger(__name__)
 
 GROUP = "calibrate"
 _POLL_MS = 100
 _CLOCK_EVERY_MS = 1_000
-_STATUS_EVERY_MS = 1_000
-_AWAY_AFTER_MS = 1_000
-
-
-class Transform:
-    """Records of one batch to outputs, blocks and dead letters. Pure but for the decoder's counters."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._key: ModelKey = model_key(config)
-        self._decoder = ScoreDecoder(config)
-        self._encoder = OutputEncoder(config)
-
-    def apply(self, records: Sequence[Record], served: Served | None) -> tuple[list[Outgoing], Decoded]:
-        """Everything that the batch writes, in an order that keeps each partition's; all of it by one snapshot.
-
-        Without a snapshot the raw score is served, marked `identity`.
-        """
-        decoded = self._decoder.decode(records)
-        batch = decoded.scores
-        assert batch is not None
-        version = served.version if served else ""
-        p = served.map.apply(batch.score, batch.signature_index, batch.signatures) if served else batch.score
-        outputs = self._encoder.encode(records, batch, p, version)
-        if self._config.records.on_reject == "passthrough":
-            outputs += self._encoder.passthrough(records, decoded.rejects)
-        outputs += dead_letters(self._config.topics.dead_letters, records, decoded.rejects)
-        for partition, rows, clock in self._segments(records, decoded):
-            for block in blocks_of(batch, rows, self._key, version, p):
-                outputs.append(Outgoing(self._config.topics.blocks, None, block, (), partition))
-            if clock is not None:
-                value, headers = clock
-                outputs.append(Outgoing(self._config.topics.blocks, None, value, headers, partition))
-        return outputs, decoded
-
-    def _segments(
-        self, records: Sequence[Record], decoded: Decoded
-    ) -> Iterator[tuple[int, NDArray[np.intp], tuple[bytes, Headers] | None]]:
-        """(partition, rows of the batch up to a clock record or the partition's end, that clock record), in order."""
-        batch = decoded.scores
-        assert batch is not None
-        partition_of = np.array([record.source.partition for record in records], dtype=np.intp)
-        row_partition = partition_of[batch.record_index]
-        for partition in np.unique(partition_of).tolist():
-            rows = np.flatnonzero(row_partition == partition)
-            done = 0
-            for clock in decoded.clocks:
-                if partition_of[clock.record_index] == partition:
-                    stop = int(np.searchsorted(batch.record_index[rows], clock.record_index))
-                    yield partition, rows[done:stop], clock_record(clock.clock_ms, end=clock.end)
-                    done = stop
-            yield partition, rows[done:], None
+_COMMIT_PASSED_EVERY_MS = 1_000
 
 
 class Calibrate(Role):
@@ -95,55 +45,150 @@ class Calibrate(Role):
         """`clock_ms`: wall time, for clock records and statuses."""
         self._config = config
         self._clock_ms = clock_ms
-        self._member = member_name()
-        self._transform = Transform(config)
         self._opened = ExitStack()
+        self._batches = Batches(self.name, config.telemetry)
         self._rejected = RejectCounts()
-        self._reported_version: str | None = None
-        self._status_at = 0
+        self._skipped: Counter[str] = Counter()
         self._clock_at: dict[TopicPartition, int] = {}
-        self._waiting = self._status_failed = False
+        self._passed: dict[TopicPartition, int] = {}
+        self._passed_at = 0
+        self._batch_at_s = 0.0
+        self._fitting: set[TopicPartition] = set()
+        self._waiting: str | None = None
 
     def open(self) -> None:
         self.close()
-        self._state = state = self._opened.enter_context(closing(open_state(self._config)))
-        log = self._opened.enter_context(open_log(self._config))
-        self._opened.callback(lambda: state.board.drop(self.name, self._member))
-        consumer = log.consumer(GROUP, [self._config.topics.scores], member=self._member)
-        self._consumer = self._opened.enter_context(consumer)
-        serving = self._config.serving
-        self._follower = SnapshotFollower(
-            self._state.store,
-            list(self._config.scores.attributes),
-            poll_ms=serving.snapshot_poll_ms,
-            max_staleness_ms=serving.max_snapshot_staleness_ms,
+        config, member = self._config, member_name()
+        client = self._opened.enter_context(closing(connect_state(config)))
+        log = self._opened.enter_context(open_log(config))
+        status = CalibrateStatus(config, member, lambda key: StatusBoard(client, key), self._clock_ms)
+        self._opened.callback(status.drop)
+        models = ServedModels(
+            config,
+            open_registry(client, config),
+            lambda key: RedisState(client, key),
             clock_ms=lambda: time.monotonic_ns() // 1_000_000,
         )
+        consumer = self._opened.enter_context(log.consumer(GROUP, [config.topics.scores], member=member))
+        self.work_with(log, consumer, models, status)
+
+    def work_with(self, log: Log, consumer: Consumer, models: ServedModels, status: CalibrateStatus) -> None:
+        """What the steps use from now on."""
+        self._log, self._consumer, self._models, self._status = log, consumer, models, status
+        self._transform = Transform(self._config, models.admit)
+        self._passed.clear()
+        self._fitting.clear()
 
     def step(self) -> bool:
-        served = self._follower.current()
-        if served is None and self._config.serving.bootstrap == "wait":
-            if not self._waiting:
-                _LOG.warning("calibrate waits for a first snapshot (serving.bootstrap = wait)")
-            self._waiting = True
-            self._report(served)
+        self._models.refresh()
+        waited_for = self._models.waited_for()
+        if waited_for:
+            self._wait_for(", ".join(map(str, waited_for)))
+            self._report()
             return False
+        self._waiting = None
+        self._keep_interval()
         asked_at = self._clock_ms()
-        # A short wait, so that a new snapshot is seen within `snapshot_poll` while there is no traffic too.
-        polled = self._consumer.poll(
-            self._config.serving.max_batch_records, min(_POLL_MS, self._config.serving.snapshot_poll_ms)
-        )
-        try:
-            if polled.records:
-                outputs, decoded = self._transform.apply(polled.records, served)
-                self._consumer.commit(outputs, {p: r.end for p, r in polled.ranges.items()})
-                self._count(served, polled.records, decoded)
-            self._write_clocks(polled, asked_at)
-        except FencedError as error:
-            _LOG.info("calibrate drops a batch: %s", error)
-        self._report(served)
+        with self._batches.next() as batch:
+            with batch.stage("fetch"):
+                polled = self._poll()
+            batch.read(self._config.topics.scores, len(polled.records))
+            try:
+                if polled.records:
+                    self._serve(batch, polled)
+                self._write_clocks(polled, asked_at)
+                self._commit_passed(polled, asked_at)
+            except FencedError as error:
+                _LOG.info("calibrate drops a batch: %s", error)
+                self._passed.clear()
+        self._report()
         # The poll has waited already.
         return True
+
+    def ready(self) -> str | None:
+        return self._waiting
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def _poll(self) -> PolledBatch:
+        serving = self._config.serving
+        try:
+            # A short wait, so that a new snapshot is seen within `snapshot_poll` while there is no traffic too.
+            polled = self._consumer.poll(serving.max_batch_records, min(_POLL_MS, serving.snapshot_poll_ms))
+        except PositionLostError as error:
+            if self._config.log.on_position_lost == "stop" or not error.lost:
+                raise
+            self._skip(error)
+            return PolledBatch()
+        self._require_blocks(polled)
+        self._batch_at_s = time.monotonic() if 0 < len(polled.records) < serving.max_batch_records else 0.0
+        return polled
+
+    def _serve(self, batch: Batch, polled: PolledBatch) -> None:
+        transform, records = self._transform, polled.records
+        try:
+            with batch.stage("decode"):
+                decoded, scores = transform.decode(records)
+            with batch.stage("apply"):
+                calibrated = transform.calibrate(scores, self._models.serving)
+        except StateUnavailableError:
+            self._go_back(polled)
+            raise
+        with batch.stage("encode"):
+            outputs = transform.encode(records, decoded, scores, calibrated)
+        with batch.stage("commit"):
+            self._consumer.commit(outputs, {p: r.end for p, r in polled.ranges.items()})
+        self._committed(polled.ranges)
+        self._count(polled, decoded, scores, calibrated)
+
+    def _keep_interval(self) -> None:
+        """Waits where the last batch was polled less than `batch_interval` ago and was not a full one."""
+        rest_s = self._batch_at_s + self._config.serving.batch_interval_ms / 1000 - time.monotonic()
+        if rest_s > 0:
+            time.sleep(rest_s)
+
+    def _require_blocks(self, polled: PolledBatch) -> None:
+        """Raises TransportError where `blocks` lacks a partition that was read from: its rows could go nowhere."""
+        new = (polled.ranges.keys() | polled.at_end) - self._fitting
+        if not new:
+            return
+        topics, highest = self._config.topics, max(p.partition for p in new)
+        blocks = self._log.partitions(topics.blocks)
+        if highest >= blocks:
+            self._go_back(polled)
+            raise TransportError(
+                f"{topics.scores} has a partition {highest}, and {topics.blocks} has only {blocks} partitions: add"
+                f" partitions to {topics.blocks} (and {topics.calibrated}), they must have as many as {topics.scores};"
+                " calibrate goes on by itself then, and nothing is lost"
+            )
+        self._fitting |= new
+
+    def _go_back(self, polled: PolledBatch) -> None:
+        """The batch is polled again: nothing of it was written."""
+        for partition, positions in polled.ranges.items():
+            self._consumer.seek(partition, positions.start)
+
+    def _skip(self, error: PositionLostError) -> None:
+        """Goes on at what is left of the log (log.on_position_lost = "skip"), with the gap in log, metrics and
+        status."""
+        for (topic, number), (position, left_from) in error.lost.items():
+            partition = TopicPartition(topic, number)
+            if left_from <= position:
+                left_from = self._log.end_offset(partition)  # the log ends before the position
+            gap = max(0, left_from - position)
+            self._consumer.seek(partition, left_from)
+            self._passed[partition] = left_from
+            self._skipped[str(partition)] += gap
+            metrics.POSITIONS_LOST.labels(self.name, topic).inc(gap)
+            _LOG.error(
+                "%s: offsets %s to %s were removed before they were read, and are skipped (log.on_position_lost ="
+                " skip): %s scores or fewer have no output",
+                partition,
+                position,
+                left_from,
+                gap,
+            )
 
     def _write_clocks(self, polled: PolledBatch, now: int) -> None:
         """At the end of its input, a partition's clock follows wall time, so that panes close without traffic.
@@ -160,40 +205,43 @@ class Calibrate(Role):
             clocks = [Outgoing(topic, None, value, headers, p.partition) for p in due]
             self._consumer.commit(clocks, {p: self._consumer.position(p) for p in due})
             self._clock_at.update(dict.fromkeys(due, now))
+            self._committed(due)
 
-    def _count(self, served: Served | None, records: Sequence[Record], decoded: Decoded) -> None:
-        assert decoded.scores is not None
-        status = "calibrated" if served else "identity"
-        metrics.SCORES_SERVED.labels(str(self._state.model_key), status).inc(len(decoded.scores.score))
+    def _commit_passed(self, polled: PolledBatch, now: int) -> None:
+        """Where a poll only passed the ends of transactions, the position follows now and then."""
+        if not polled.records:
+            self._passed.update({p: r.end for p, r in polled.ranges.items()})
+        if self._passed and now - self._passed_at >= _COMMIT_PASSED_EVERY_MS:
+            assigned = self._consumer.assignment()
+            positions = {p: end for p, end in self._passed.items() if p in assigned}
+            if positions:
+                self._consumer.commit([], positions)
+            self._passed.clear()
+            self._passed_at = now
+
+    def _committed(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self._passed.pop(partition, None)
+
+    def _count(self, polled: PolledBatch, decoded: Decoded, scores: ScoreBatch, calibrated: Calibrated) -> None:
+        rows = np.bincount(scores.key_index, minlength=len(scores.keys)).tolist()
+        for key, how, count in zip(scores.keys, calibrated.served, rows, strict=True):
+            metrics.SCORES_SERVED.labels(str(key), how.status).inc(count)
         metrics.SCORE_TOMBSTONES.inc(len(decoded.tombstones))
-        self._rejected.add(records, decoded.rejects)
+        self._rejected.add(polled.records, [*decoded.rejects, *(refused.reject for refused in scores.refused)])
 
-    def _report(self, served: Served | None) -> None:
-        now = self._clock_ms()
-        version = served.version if served else ""
-        metrics.SNAPSHOT_STALENESS_SECONDS.labels(str(self._state.model_key)).set(self._follower.staleness_ms / 1000)
-        due = version != self._reported_version or now - self._status_at >= _STATUS_EVERY_MS
-        # With the state away a status cannot be written, and must not hold up serving.
-        away = self._follower.staleness_ms > self._config.serving.snapshot_poll_ms + _AWAY_AFTER_MS
-        if not due or away:
-            return
-        facts = {
-            "snapshot": version,
-            "damaged": self._follower.damaged,
-            "behind": self._follower.behind,
+    def _wait_for(self, keys: str) -> None:
+        waiting = f"waits for a first snapshot of {keys} (serving.bootstrap = wait)"
+        if waiting != self._waiting:
+            _LOG.warning("calibrate %s", waiting)
+        self._waiting = waiting
+
+    def _report(self) -> None:
+        self._status.report(self._models, self._facts)
+
+    def _facts(self) -> dict[str, Any]:
+        return {
             "partitions": sorted(str(p) for p in self._consumer.assignment()),
             "rejected": dict(self._rejected.by_reason),
+            **({"skipped": dict(self._skipped)} if self._skipped else {}),
         }
-        self._status_at, self._reported_version = now, version
-        try:
-            self._state.board.put(MemberStatus(self.name, self._member, now, facts))
-        except StateUnavailableError as error:
-            # A state that is full can still be read, and that is all that serving needs.
-            if not self._status_failed:
-                _LOG.warning("calibrate serves on, but cannot write its status: %s", error)
-            self._status_failed = True
-        else:
-            self._status_failed = False
-
-    def close(self) -> None:
-        self._opened.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,10 @@ def column(objects: Sequence[dict[str, Any]], path: str) -> list[Any]:
     The path is dotted (``prediction.p_default``). A key at the top that is literally the whole path wins over the
     nested field: flattened records are common, and such a key can only have been meant.
     """
+    try:
+        return list(map(itemgetter(path), objects))
+    except KeyError:
+        pass  # not in every object; the plain way is twice as fast, and mostly enough
     values: list[Any] = [o.get(path, ABSENT) for o in objects]
     first, *rest = path.split(".")
     if not rest:

@@ -63,7 +63,9 @@ class RejectReason(str, Enum):
     TIME_OUT_OF_RANGE = "time_out_of_range"
     LABEL_MISSING = "label_missing"
     LABEL_INVALID = "label_invalid"
+    MODEL_MISSING = "model_missing"
     MODEL_INVALID = "model_invalid"
+    TOO_MANY_MODELS = "too_many_models"
     OUTPUT_FIELD_TAKEN = "output_field_taken"
     BLOCK_DAMAGED = "block_damaged"
     CONTROL_INVALID = "control_invalid"
@@ -86,12 +88,28 @@ class ClockRecord(NamedTuple):
     end: bool
 
 
+class RefusedScore(NamedTuple):
+    """One model's score that is refused, in a record that has a good score of another model."""
+
+    record_index: int
+    """Index into the list of records that was decoded."""
+    model: str
+    version: str | None
+    """None where it is what cannot be read."""
+    reject: Reject
+
+
 @dataclass(frozen=True, slots=True)
 class ScoreBatch:
-    """n accepted score events of one model key, as columns in the order of their records."""
+    """n accepted scores as columns, in the order of their records. A record may hold scores of several models: their
+    rows follow each other, in the order in which the models are configured."""
 
     record_index: NDArray[np.intp]
     """(n,) index into the list of records that was decoded."""
+    keys: list[ModelKey]
+    """The distinct model keys of the batch."""
+    key_index: NDArray[np.intp]
+    """(n,) index into `keys`."""
     event_id: list[str]
     """n ids."""
     fingerprint: NDArray[np.uint64]
@@ -106,6 +124,14 @@ class ScoreBatch:
     """The distinct attribute values of the batch, each in the order of the configured attributes."""
     unit_bucket: NDArray[np.uint8]
     """(n,) 0 .. UNIT_BUCKETS - 1."""
+    refused: list[RefusedScore]
+    """Scores of these records that are left out, in the order of the records."""
+
+    def rows_by_key(self) -> list[NDArray[np.intp]]:
+        """For each of `keys` the rows (k,) that are its own, in order."""
+        if len(self.keys) == 1:
+            return [np.arange(len(self.score))]
+        return [np.flatnonzero(self.key_index == i) for i in range(len(self.keys))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def clock_record(clock_ms: int, *, end: bool = False) -> tuple[bytes, tuple[tupl
 
 def is_control(record: Record) -> bool:
     """Whether the record is for the machinery and not an event (nor a tombstone)."""
-    return any(name == CONTROL_HEADER for name, _ in record.headers)
+    return CONTROL_HEADER in dict(record.headers)
 
 
 def read_clock(record: Record, record_index: int) -> ClockRecord | Reject:

@@ -1,22 +1,23 @@
-"""What the users read on `calibrated`: one output for each accepted score, as strict JSON.
+"""What the users read on `calibrated`: one output for each record with an accepted score, as strict JSON.
 
-Numbers are written so that they read back to the same bits (shortest form that does). `enrich` splices into the
-original bytes and so cannot change a number, an escape or the order of the user's fields.
+`enrich` splices into the original bytes and so cannot change a number, an escape or the order of the user's fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal
+from itertools import repeat
+from operator import attrgetter
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.config import Config
-from stream_calib.events.contracts import ModelKey, Reject, RejectReason, ScoreBatch
+from stream_calib.events.contracts import Reject, RejectReason, ScoreBatch
 from stream_calib.events.json_decoding import BadJson, JsonDecoder
+from stream_calib.events.output_members import MemberEncoder, ServedAs
 from stream_calib.transport.port import Outgoing, Record, TopicPartition
 
 OUTPUT_FIELD = "stream_calib"
@@ -29,10 +30,11 @@ TOPIC_HEADER = "stream-calib-source-topic"
 PARTITION_HEADER = "stream-calib-source-partition"
 OFFSET_HEADER = "stream-calib-source-offset"
 
-Status = Literal["calibrated", "identity", "passthrough"]
 Headers = tuple[tuple[str, bytes], ...]
 
+_FIELD = b'"stream_calib":{'
 _WHITESPACE = b" \t\r\n"
+_KEY, _VALUE, _SOURCE, _OFFSET = map(attrgetter, ("key", "value", "source", "offset"))
 _encoder = msgspec.json.Encoder()
 
 
@@ -47,80 +49,89 @@ def _partition_headers(source: TopicPartition) -> Headers:
 
 
 class OutputEncoder:
-    """Encodes outputs of one model for the `calibrated` topic. The log chooses their partition from the key."""
+    """Encodes outputs for the `calibrated` topic. The log chooses their partition from the key."""
 
     def __init__(self, config: Config) -> None:
         self._topic = config.topics.calibrated
         self._enrich = config.serving.output == "enrich"
-        self._model = ModelKey.of(config.model.name, config.model.version).model
+        self._several = bool(config.models)
+        self._members = MemberEncoder(config.score_models())
         self._json = JsonDecoder(config.records.max_record_bytes, config.records.max_depth)
+        self._max_passthrough_bytes = config.records.max_dead_letter_bytes
 
     def encode(
-        self, records: Sequence[Record], batch: ScoreBatch, calibrated: NDArray[np.float64], snapshot: str
+        self,
+        records: Sequence[Record],
+        batch: ScoreBatch,
+        calibrated: NDArray[np.float64],
+        served: Sequence[ServedAs],
     ) -> list[Outgoing]:
-        """One output for each row of the batch, in its order.
+        """One output for each record with rows in the batch, in their order.
 
-        `calibrated` (n,) float64 in [0, 1] is what is served; `snapshot` is the version that made it, "" for none
-        (status identity). Raises ValueError for NaN and values outside [0, 1]: no such output may be written.
+        `calibrated` (n,) float64 in [0, 1] is what is served; `served` says how, for each of the batch's keys. Raises
+        ValueError for NaN and values outside [0, 1]: no such output may be written.
         """
         if len(calibrated) != len(batch.score) or not np.all((calibrated >= 0) & (calibrated <= 1)):
-            raise ValueError(f"{len(batch.score)} served values in [0, 1] are due; snapshot {snapshot!r} gave others")
+            raise ValueError(f"{len(batch.score)} served values in [0, 1] are due; {list(served)} gave others")
         if not len(calibrated):
             return []
-        field = self._field(b"%b", b"%b", snapshot, "calibrated" if snapshot else "identity")
-        rows = [records[i] for i in batch.record_index.tolist()]
-        numbers = (_numbers(batch.score), _numbers(calibrated))
+        members, indexes, ids = (
+            self._members.rows(batch, calibrated, served),
+            batch.record_index.tolist(),
+            batch.event_id,
+        )
+        if self._several:
+            members, indexes, ids = self._by_record(batch, members)
+        rows = records if len(indexes) == len(records) else [records[i] for i in indexes]
         if self._enrich:
-            fields = map(field.__mod__, zip(*numbers, strict=True))
-            values = [_spliced(record.value or b"", mine) for record, mine in zip(rows, fields, strict=True)]
+            values = list(map(_spliced, map(_VALUE, rows), members))
         else:
-            ids = _encoder.encode_lines(batch.event_id).split(b"\n")[:-1]
-            template = b'{"event_id":%b,' + field + b"}"
-            values = [template % row for row in zip(ids, *numbers, strict=True)]
-        return [
-            Outgoing(self._topic, record.key, value, source_headers(record))
-            for record, value in zip(rows, values, strict=True)
-        ]
+            encoded_ids = _encoder.encode_lines(ids).split(b"\n")
+            parts = (repeat(b'{"event_id":'), encoded_ids, repeat(b"," + _FIELD), members, repeat(b"}}"))
+            values = list(map(b"".join, zip(*parts, strict=False)))
+        outgoing = zip(repeat(self._topic), map(_KEY, rows), values, _headers(rows), repeat(None), strict=False)
+        return list(map(Outgoing._make, outgoing))
 
     def passthrough(self, records: Sequence[Record], rejects: Sequence[Reject]) -> list[Outgoing]:
         """Outputs for rejected scores where ``on_reject = "passthrough"``: the original, marked, with calibrated null.
 
         Where the original is a JSON object that has no field of our name it gets the field, whatever the output form.
         Where it is not, its bytes go out unchanged. Both carry the header STATUS_HEADER: passthrough. Bad control
-        records are left out: they are no scores.
+        records are left out: they are no scores; and so are values too large for a dead letter: no topic may take them.
         """
-        field = self._field(b"null", b"null", "", "passthrough")
         outputs = []
         for reject in rejects:
-            if reject.reason is RejectReason.CONTROL_INVALID:
-                continue
             record = records[reject.record_index]
             value = record.value or b""
+            if reject.reason is RejectReason.CONTROL_INVALID or len(value) > self._max_passthrough_bytes:
+                continue
             content = self._json.decode(value)
             if not isinstance(content, BadJson) and OUTPUT_FIELD not in content:
-                value = _spliced(value, field)
+                value = _spliced(value, self._members.passthrough(content))
             headers = (*source_headers(record), (STATUS_HEADER, b"passthrough"))
             outputs.append(Outgoing(self._topic, record.key, value, headers))
         return outputs
 
-    def _field(self, raw: bytes, calibrated: bytes, snapshot: str, status: Status) -> bytes:
-        """Our field as JSON, a template where `raw` and `calibrated` are ``%b``."""
-        version = _encoder.encode(snapshot or None).replace(b"%", b"%%")
-        return b'"%b":{"%b":{"raw":%b,"calibrated":%b,"snapshot":%b,"status":"%b"}}' % (
-            OUTPUT_FIELD.encode(),
-            self._model.encode(),
-            raw,
-            calibrated,
-            version,
-            status.encode(),
-        )
+    def _by_record(self, batch: ScoreBatch, members: Sequence[bytes]) -> tuple[list[bytes], list[int], list[str]]:
+        """For each record with rows in the batch: its members with commas between, its index, its event id."""
+        by_record: dict[int, list[bytes]] = {}
+        for index, member in zip(batch.record_index.tolist(), members, strict=True):
+            by_record.setdefault(index, []).append(member)
+        for refused in batch.refused:
+            by_record[refused.record_index].append(self._members.refused(refused))
+        ids = dict(zip(batch.record_index.tolist(), batch.event_id, strict=True))
+        return list(map(b",".join, by_record.values())), list(by_record), list(ids.values())
 
 
-def _numbers(values: NDArray[np.float64]) -> list[bytes]:
-    return _encoder.encode(values.tolist())[1:-1].split(b",")
+def _headers(records: Sequence[Record]) -> list[Headers]:
+    """`source_headers` of each record."""
+    sources = list(map(_SOURCE, records))
+    partitions = {source: _partition_headers(source) for source in set(sources)}
+    offsets = _encoder.encode(list(map(_OFFSET, records)))[1:-1].split(b",")
+    return [(*partitions[source], (OFFSET_HEADER, offset)) for source, offset in zip(sources, offsets, strict=True)]
 
 
-def _spliced(value: bytes, field: bytes) -> bytes:
-    """The JSON object with one more field at its end."""
+def _spliced(value: bytes, members: bytes) -> bytes:
+    """The JSON object with our field at its end."""
     head = value.rstrip(_WHITESPACE)[:-1].rstrip(_WHITESPACE)
-    return b"%b%b%b}" % (head, b"" if head.endswith(b"{") else b",", field)
+    return b"%b%b%b%b}}" % (head, b"" if head.endswith(b"{") else b",", _FIELD, members)

@@ -30,6 +30,8 @@ class Served:
     version: str
     sequence: int
     map: ServedMap
+    data_end_ms: int = 0
+    """Event time at which the panes end that the snapshot was made from, epoch milliseconds."""
 
 
 class SnapshotFollower:
@@ -66,6 +68,11 @@ class SnapshotFollower:
     def staleness_ms(self) -> int:
         """Time since the pointer was last read, 0 before the first poll."""
         return 0 if self._reached_ms is None else self._clock_ms() - self._reached_ms
+
+    @property
+    def held(self) -> Served | None:
+        """What `current` gave last, without a look at the store."""
+        return self._served
 
     def current(self) -> Served | None:
         """What to serve; None before the first publication. Reads the store at most once a poll interval, and less
@@ -126,8 +133,8 @@ class SnapshotFollower:
 
     def _take(self, version: str) -> None:
         try:
-            resolved, blobs = self._load(version)
-            self._served = Served(version, resolved.sequence, compile_snapshot(resolved))
+            resolved, data_end_ms, blobs = self._load(version)
+            self._served = Served(version, resolved.sequence, compile_snapshot(resolved), data_end_ms)
         except SnapshotError as error:
             if self._served is None:
                 raise
@@ -137,7 +144,7 @@ class SnapshotFollower:
             return
         self._blobs, self.damaged, self._since_verified = blobs, None, 0
 
-    def _load(self, version: str) -> tuple[ResolvedSnapshot, dict[str, bytes]]:
+    def _load(self, version: str) -> tuple[ResolvedSnapshot, int, dict[str, bytes]]:
         blobs = {f"snapshot:{version}": self._blob(version)}
         snapshot = decode_snapshot(version, blobs[f"snapshot:{version}"])
         structure = None
@@ -152,7 +159,7 @@ class SnapshotFollower:
                 f"snapshot {version} is over the attributes {_listed(resolved.structure.attributes)}, the configuration"
                 f" has {_listed(self._attributes)}: put them back, in their order, or give the model another version"
             )
-        return resolved, blobs
+        return resolved, (snapshot.last_pane + 1) * resolved.structure.pane_ms, blobs
 
     def _blob(self, version: str) -> bytes:
         (encoded,) = self._state.blobs([f"snapshot:{version}"])

@@ -13,16 +13,19 @@ T0 = 1_714_557_600_000
 """2024-05-01T10:00:00Z."""
 
 
-def config(**sections: Mapping[str, Any]) -> Config:
-    """A configuration of model ``m`` with times at ``ts``; sections are merged over that."""
+def config(**sections: Any) -> Config:
+    """A configuration of model ``m`` with times at ``ts``; sections are merged over that, `models` takes the place of
+    ``m``."""
     base: dict[str, Any] = {
         "model": {"name": "m"},
         "windows": {"horizon": "24h"},
         "scores": {"time": {"path": "ts"}},
         "labels": {"time": {"path": "ts"}},
     }
+    if {"name_path"} & sections.get("model", {}).keys() or "models" in sections:
+        base["model"] = {}
     for name, values in sections.items():
-        base[name] = {**base.get(name, {}), **values}
+        base[name] = {**base.get(name, {}), **values} if isinstance(values, Mapping) else values
     return Config.model_validate(base)
 
 

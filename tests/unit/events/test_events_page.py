@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from stream_calib.events.contracts import RejectReason
+from stream_calib.events.output_members import ServedAs, Status
 from stream_calib.events.outputs import OutputEncoder
 from stream_calib.events.score_decoder import ScoreDecoder
 from tests.unit.events.events_for_tests import config, record
 
+SERVED = ServedAs("000012-9f86d081884c7d65", "calibrated")
 PAGE = (Path(__file__).parents[3] / "docs/events.md").read_text(encoding="utf-8")
+
+
+def shown(name: str) -> bytes:
+    found = re.search(rf"<!-- output: {name} -->\n```json\n(.*)\n```", PAGE)
+    assert found is not None
+    return found[1].encode()
 
 
 @pytest.mark.parametrize("form", ["compact", "enrich"])
@@ -23,16 +32,31 @@ def test_the_outputs_shown_are_real(form: str) -> None:
     batch = ScoreDecoder(settings).decode(records).scores
     assert batch is not None
 
-    (outgoing,) = OutputEncoder(settings).encode(
-        records, batch, np.array([0.6180339887498949]), "000012-9f86d081884c7d65"
+    (outgoing,) = OutputEncoder(settings).encode(records, batch, np.array([0.6180339887498949]), [SERVED])
+
+    assert outgoing.value == shown(form)
+
+
+def test_the_output_of_several_models_is_real() -> None:
+    value = {"event_id": "A-17", "scores": {"fraud": 0.25, "abuse": "high"}, "ts": 1714557600000, "fraud_version": "7"}
+    settings = config(
+        model={"max_keys": 4},
+        models=[
+            {"name": "fraud", "score": "scores.fraud", "version_path": "fraud_version"},
+            {"name": "abuse", "score": "scores.abuse"},
+            {"name": "spam", "score": "scores.spam"},
+        ],
     )
+    records = [record(value)]
+    batch = ScoreDecoder(settings).decode(records).scores
+    assert batch is not None
 
-    shown = re.search(rf"<!-- output: {form} -->\n```json\n(.*)\n```", PAGE)
-    assert shown is not None
-    assert outgoing.value == shown[1].encode()
+    (outgoing,) = OutputEncoder(settings).encode(records, batch, np.array([0.125]), [SERVED])
+
+    assert outgoing.value == shown("several")
 
 
-def test_every_reason_is_explained() -> None:
-    assert [reason.value for reason in RejectReason if f"`{reason.value}`" not in PAGE] == ["model_invalid"], (
-        "model_invalid waits for records that name their model"
-    )
+def test_every_reason_and_every_status_is_explained() -> None:
+    words = [reason.value for reason in RejectReason] + list(get_args(Status))
+
+    assert [word for word in words if f"`{word}`" not in PAGE] == []

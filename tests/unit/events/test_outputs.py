@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from stream_calib.events.contracts import Reject, RejectReason, ScoreBatch
 from stream_calib.events.dead_letters import dead_letters
+from stream_calib.events.output_members import ServedAs
 from stream_calib.events.outputs import OutputEncoder
 from stream_calib.events.score_decoder import ScoreDecoder
 from stream_calib.transport.port import Outgoing, Record
@@ -26,12 +27,16 @@ def bits(value: float) -> bytes:
     return struct.pack("<d", value)
 
 
+def as_served(snapshot: str) -> ServedAs:
+    return ServedAs(snapshot, "calibrated" if snapshot else "identity")
+
+
 def encode(records: list[Record], calibrated: list[float], snapshot: str = VERSION, **serving: str) -> list[Outgoing]:
     settings = config(serving=serving)
     decoded = ScoreDecoder(settings).decode(records)
     assert decoded.rejects == []
     assert decoded.scores is not None
-    return OutputEncoder(settings).encode(records, decoded.scores, np.array(calibrated), snapshot)
+    return OutputEncoder(settings).encode(records, decoded.scores, np.array(calibrated), [as_served(snapshot)])
 
 
 def value_of(outgoing: Outgoing) -> Any:
@@ -124,7 +129,7 @@ def test_outputs_follow_the_batch_and_skip_what_was_refused() -> None:
     batch = ScoreDecoder(settings).decode(records).scores
     assert batch is not None
 
-    outputs = OutputEncoder(settings).encode(records, batch, np.array([0.1, 0.2]), VERSION)
+    outputs = OutputEncoder(settings).encode(records, batch, np.array([0.1, 0.2]), [as_served(VERSION)])
 
     assert [value_of(o)["event_id"] for o in outputs] == ["a", "b"]
     assert [dict(o.headers)["stream-calib-source-offset"] for o in outputs] == [b"1", b"3"]
@@ -141,7 +146,7 @@ def test_unsound_values_are_never_written(served: list[float]) -> None:
     assert isinstance(batch, ScoreBatch)
 
     with pytest.raises(ValueError, match=VERSION):
-        OutputEncoder(settings).encode([record(score())], batch, np.array(served), VERSION)
+        OutputEncoder(settings).encode([record(score())], batch, np.array(served), [as_served(VERSION)])
 
 
 # --- passthrough ----------------------------------------------------------------------------------------------
@@ -186,7 +191,7 @@ def test_a_dead_letter_has_the_original_and_says_where_and_why() -> None:
     bad = record(b"\xff{", 17, key=b"key", headers=(("trace", b"\x00"), ("stream-calib-reason", b"theirs")))
     good = record(score())
 
-    (letter,) = dead_letters("dead", [good, bad], [Reject(1, RejectReason.NOT_UTF8, "byte 0: é\ud800")])
+    (letter,) = dead_letters("dead", [good, bad], [Reject(1, RejectReason.NOT_UTF8, "byte 0: é\ud800")], 10_000)
 
     assert letter == Outgoing(
         "dead",
@@ -206,17 +211,51 @@ def test_a_dead_letter_has_the_original_and_says_where_and_why() -> None:
 
 
 def test_a_dead_letter_of_a_record_without_key_and_value() -> None:
-    (letter,) = dead_letters("dead", [record(None, 3)], [Reject(0, RejectReason.ID_MISSING, "no key")])
+    (letter,) = dead_letters("dead", [record(None, 3)], [Reject(0, RejectReason.ID_MISSING, "no key")], 10_000)
 
     assert letter.value is None
     assert "stream-calib-source-key" not in dict(letter.headers)
+
+
+def size_of(letter: Outgoing) -> int:
+    headers = sum(len(name) + len(content) for name, content in letter.headers)
+    return len(letter.key or b"") + len(letter.value or b"") + headers
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "header"), [(10, 10_000_000, 5), (900_000, 10, 5), (10, 10, 900_000), (400_000, 400_000, 400_000)]
+)
+def test_a_dead_letter_is_never_larger_than_its_bound_and_says_that_it_was_cut(
+    key: int, value: int, header: int
+) -> None:
+    large = record(b"v" * value, key=b"k" * key, headers=(("small", b"s"), ("h", b"h" * header)))
+    (letter,) = dead_letters("dead", [large], [Reject(0, RejectReason.TOO_LARGE, "too large")], 100_000)
+
+    headers = dict(letter.headers)
+    assert size_of(letter) <= 100_000
+    assert headers["stream-calib-truncated-from"] == b"%d" % value
+    assert headers["stream-calib-reason"] == b"too_large"
+    assert headers["small"] == b"s"
+    assert (large.value or b"").startswith(letter.value or b"")
+    assert (large.key or b"").startswith(headers["stream-calib-source-key"])
+    if value > 100_000:
+        assert len(letter.value or b"") > 40_000
+
+
+def test_a_dead_letter_within_its_bound_is_whole() -> None:
+    fits = record(b"v" * 97_000, key=b"k" * 900)
+    (letter,) = dead_letters("dead", [fits], [Reject(0, RejectReason.NOT_JSON, "no")], 100_000)
+
+    assert letter.value == fits.value
+    assert "stream-calib-truncated-from" not in dict(letter.headers)
+    assert size_of(letter) <= 100_000
 
 
 @given(st.dictionaries(st.sampled_from(["event_id", "ts", "score"]), junk | st.just("\ud800"), max_size=3))
 def test_every_reject_can_become_a_dead_letter(value: dict[str, Any]) -> None:
     records = [record(json.dumps(value).encode())]
 
-    for letter in dead_letters("dead", records, ScoreDecoder(config()).decode(records).rejects):
+    for letter in dead_letters("dead", records, ScoreDecoder(config()).decode(records).rejects, 10_000):
         assert letter.value == records[0].value
         assert RejectReason(dict(letter.headers)["stream-calib-reason"].decode())
         assert len(dict(letter.headers)["stream-calib-message"]) < 400

@@ -1,23 +1,33 @@
-"""The calibrate role around its transform: clock records, statuses."""
+"""The calibrate role around its transform, over a log and a state in memory: models, clock records, statuses, gaps."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from stream_calib.errors import StateUnavailableError
+from stream_calib.config import Config
+from stream_calib.errors import PositionLostError, StateUnavailableError, TransportError
+from stream_calib.events.blocks import unpack
+from stream_calib.events.contracts import ModelKey
 from stream_calib.events.control import is_control
+from stream_calib.snapshot.served_models import ServedModels
 from stream_calib.transport.memory import MemoryLog
-from stream_calib.transport.port import Outgoing, TopicPartition
-from tests.unit.refit.world import config
+from stream_calib.transport.port import OffsetRange, Outgoing, PolledBatch, TopicPartition
+from stream_calib.windows.memory_state import MemoryState
+from stream_calib.windows.model_registry import ModelRegistry
+from tests.unit.snapshot.publishing import publish
 from workers.calibrate import GROUP, Calibrate
+from workers.calibrate_status import CalibrateStatus
 from workers.role import wall_clock_ms
+from workers.status_board import MemberStatus
 
 LATENESS_MS = 300_000
+SCORES = TopicPartition("scores", 0)
 
 
 class Clock:
@@ -30,22 +40,63 @@ class Clock:
         return self.now_ms
 
 
-class Running:
+class State(MemoryState):
+    """One that can be away, or full."""
+
     def __init__(self) -> None:
+        super().__init__()
+        self.away = False
+
+    def read(self, names: Sequence[str]) -> dict[str, str | None]:
+        if self.away:
+            raise StateUnavailableError("away")
+        return super().read(names)
+
+
+def configuration(**sections: Any) -> Config:
+    base: dict[str, Any] = {
+        "model": {"name": "m"},
+        "scores": {"attributes": {"region": "r", "device": "d"}},
+        "windows": {"horizon": "2h"},
+    }
+    return Config.model_validate({**base, **sections})
+
+
+class Running:
+    def __init__(self, config: Config, partitions: int = 1) -> None:
         self.clock = Clock()
         self.log = MemoryLog(now_ms=self.clock)
-        for topic in ("scores", "blocks", "calibrated", "dead-letters"):
+        self.log.create_topic("scores", partitions)
+        for topic in ("blocks", "calibrated", "dead-letters"):
             self.log.create_topic(topic, 1)
-        self.role = Calibrate(config(), self.clock)
-        self.statuses: list[Any] = []
-        follower = SimpleNamespace(current=lambda: None, staleness_ms=0, damaged=None, behind=False)
-        board = SimpleNamespace(put=self.statuses.append)
-        self.role._state, self.role._follower = SimpleNamespace(board=board), follower  # type: ignore[assignment]  # stand-ins
-        self.role._consumer = self.log.consumer(GROUP, ["scores"], member="a")
+        self.states: dict[Any, State] = defaultdict(State)
+        self.statuses: dict[ModelKey, list[MemberStatus]] = defaultdict(list)
+        self.config = config
+        self.role = Calibrate(config, self.clock)
+        registry = ModelRegistry(self.states["deployment"], config.model.max_keys)
+        self.models = ServedModels(config, registry, self.states.__getitem__, self.clock)
+        self.put: Any = lambda key, status: self.statuses[key].append(status)
+        board = lambda key: SimpleNamespace(put=lambda status: self.put(key, status))  # noqa: E731 - a stand-in
+        status = CalibrateStatus(config, "a", board, self.clock)  # type: ignore[arg-type]  # a stand-in of the board
+        self.consumer = self.log.consumer(GROUP, ["scores"], member="a")
+        self.role.work_with(self.log, self.consumer, self.models, status)
 
-    def score(self, event_id: str) -> None:
-        event = {"event_id": event_id, "score": 0.5, "r": "north"}
-        self.log.produce([Outgoing("scores", b"k", json.dumps(event).encode())])
+    def away(self, away: bool = True) -> None:
+        for state in [*self.states.values(), self.states["deployment"]]:
+            state.away = away
+
+    def score(self, event_id: str, partition: int = 0, **fields: Any) -> None:
+        event = {"event_id": event_id, "score": 0.5, "r": "north"} | fields
+        self.log.produce([Outgoing("scores", b"k", json.dumps(event).encode(), (), partition)])
+
+    def serve(self, event_id: str, **fields: Any) -> dict[str, Any]:
+        """What our field says of one more score."""
+        self.score(event_id, **fields)
+        self.clock.now_ms += 1_000
+        self.role.step()
+        found: dict[str, Any] = json.loads(self.read("calibrated")[-1])
+        assert found["event_id"] == event_id
+        return found["stream_calib"]  # type: ignore[no-any-return]  # JSON
 
     def read(self, topic: str) -> list[bytes]:
         return [record.value or b"" for record in self.log.read(TopicPartition(topic, 0), 0, 100)]
@@ -54,12 +105,24 @@ class Running:
         blocks = self.log.read(TopicPartition("blocks", 0), 0, 100)
         return [json.loads(record.value or b"")["clock_ms"] for record in blocks if is_control(record)]
 
+    def rows(self) -> dict[ModelKey, int]:
+        """Rows on `blocks`, by model key."""
+        found: dict[ModelKey, int] = defaultdict(int)
+        for record in self.log.read(TopicPartition("blocks", 0), 0, 100):
+            if not is_control(record):
+                block = unpack(record.value or b"")
+                found[block.model_key] += len(block.score)
+        return dict(found)
+
 
 @pytest.fixture
 def running() -> Iterator[Running]:
-    made = Running()
+    made = Running(configuration())
     yield made
-    made.role._consumer.close()
+    made.consumer.close()
+
+
+# --- clock records and positions ------------------------------------------------------------------------------
 
 
 def test_at_the_end_of_its_input_the_clock_follows_wall_time_once_a_second(running: Running) -> None:
@@ -73,32 +136,174 @@ def test_at_the_end_of_its_input_the_clock_follows_wall_time_once_a_second(runni
 
 def test_a_clock_never_speaks_of_what_came_after_the_poll(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process stands still for an hour with a batch in hand; what is scored meanwhile must not become late."""
-    apply, began = running.role._transform.apply, running.clock.now_ms
+    decode, began = running.role._transform.decode, running.clock.now_ms
 
     def stands_still(*arguments: Any) -> Any:
         running.clock.now_ms += 3_600_000
-        return apply(*arguments)
+        return decode(*arguments)
 
-    monkeypatch.setattr(running.role._transform, "apply", stands_still)
+    monkeypatch.setattr(running.role._transform, "decode", stands_still)
     running.score("a")
     running.role.step()
     assert len(running.read("calibrated")) == 1
     assert running.clocks() == [began - LATENESS_MS]
 
 
-def test_scores_are_served_while_no_status_can_be_written(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A state that is full refuses writes, and is read as before."""
+def test_the_position_follows_ends_of_transactions_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Running(configuration(serving={"clock_records": "off"}))
+    made.role.step()
+    commits: list[Any] = []
+    monkeypatch.setattr(made.consumer, "commit", lambda outputs, positions: commits.append((list(outputs), positions)))
+    for start in range(0, 10, 2):
+        passed = PolledBatch(ranges={SCORES: OffsetRange(start, start + 2)})
+        monkeypatch.setattr(made.consumer, "poll", lambda *_, passed=passed: passed)
+        made.clock.now_ms += 400
+        made.role.step()
+    assert commits == [([], {SCORES: 2}), ([], {SCORES: 8})]
 
-    def full(status: Any) -> None:
+
+# --- the log --------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_blocks_lacks_is_told_and_nothing_of_it_is_lost() -> None:
+    made = Running(configuration(), partitions=2)
+    made.score("a", partition=1)
+    with pytest.raises(TransportError, match=r"scores has a partition 1, and blocks has only 1 partitions: add"):
+        made.role.step()
+    made.log.grow_topic("blocks", 2)
+    made.role.step()
+    assert len(made.read("calibrated")) == 1
+
+
+@pytest.mark.parametrize("on_position_lost", ["stop", "skip"])
+def test_a_lost_position(on_position_lost: str) -> None:
+    made = Running(configuration(log={"on_position_lost": on_position_lost}))
+    made.serve("a")
+    for name in "bcde":
+        made.score(name)
+    made.log.trim(SCORES, 3, past_groups=True)
+
+    if on_position_lost == "stop":
+        with pytest.raises(PositionLostError):
+            made.role.step()
+        return
+    made.role.step()
+    made.role.step()
+    assert [json.loads(o)["event_id"] for o in made.read("calibrated")] == ["a", "d", "e"]
+    made.clock.now_ms += 1_000
+    made.role.step()
+    assert made.statuses[ModelKey("m", "1")][-1].facts["skipped"] == {"scores-0": 2}
+    assert made.consumer.committed(SCORES) == 5
+
+
+def test_a_value_that_is_far_too_large_is_a_dead_letter_and_the_loop_goes_on() -> None:
+    made = Running(configuration())
+    made.score("a", padding="x" * 10_000_000)
+    assert made.serve("b")["m"]["status"] == "identity"
+    (letter,) = made.read("dead-letters")
+    assert 800_000 < len(letter) < 900_000
+
+
+# --- statuses -------------------------------------------------------------------------------------------------
+
+
+def test_scores_are_served_while_no_status_can_be_written(running: Running) -> None:
+    """A state that is full refuses writes, and is read as before."""
+    written = running.put
+
+    def full(key: ModelKey, status: Any) -> None:
         raise StateUnavailableError("full")
 
-    monkeypatch.setattr(running.role._state.board, "put", full)
+    running.put = full
     for name in "abc":
-        running.clock.now_ms += 5_000
-        running.score(name)
-        running.role.step()
+        running.serve(name)
     assert len(running.read("calibrated")) == 3
-    monkeypatch.setattr(running.role._state.board, "put", running.statuses.append)
+    running.put = written
     running.clock.now_ms += 5_000
     running.role.step()
-    assert len(running.statuses) == 1
+    (status,) = running.statuses[ModelKey("m", "1")]
+    assert status.facts == {
+        "snapshot": "",
+        "damaged": None,
+        "behind": False,
+        "partitions": ["scores-0"],
+        "rejected": {},
+    }
+
+
+# --- several models -------------------------------------------------------------------------------------------
+
+
+def test_each_version_is_served_by_its_own_snapshot() -> None:
+    made = Running(configuration(model={"name": "m", "version_path": "v"}))
+    assert made.serve("a", v="1")["m"]["status"] == "identity"
+    first = publish(made.states[ModelKey("m", "1")], ModelKey("m", "1"))
+    second = publish(made.states[ModelKey("m", "2")], ModelKey("m", "2"), level=1.0)
+
+    one, two = made.serve("b", v="1")["m"], made.serve("c", v="2")["m"]
+
+    assert (one["version"], one["snapshot"], one["status"]) == ("1", first, "calibrated")
+    assert (two["version"], two["snapshot"], two["status"]) == ("2", second, "calibrated")
+    assert one["calibrated"] < two["calibrated"]
+    assert made.rows() == {ModelKey("m", "1"): 2, ModelKey("m", "2"): 1}
+    assert {key: s[-1].facts["snapshot"] for key, s in made.statuses.items()} == {
+        ModelKey("m", "1"): first,
+        ModelKey("m", "2"): second,
+    }
+
+
+def test_models_in_one_record_have_a_member_and_rows_each() -> None:
+    models = [{"name": "x", "score": "s.x"}, {"name": "y", "score": "s.y"}]
+    made = Running(configuration(model={}, models=models))
+    version = publish(made.states[ModelKey("y", "1")], ModelKey("y", "1"))
+
+    served = made.serve("a", s={"x": 0.25, "y": 0.75})
+
+    assert list(served) == ["x", "y"]
+    assert (served["x"]["raw"], served["x"]["status"]) == (0.25, "identity")
+    assert (served["y"]["raw"], served["y"]["snapshot"]) == (0.75, version)
+    assert made.rows() == {ModelKey("x", "1"): 1, ModelKey("y", "1"): 1}
+
+
+def test_keys_are_bounded_and_what_is_beyond_is_a_dead_letter() -> None:
+    made = Running(configuration(model={"name_path": "n", "max_keys": 2}))
+    for name in ("x", "y"):
+        made.serve("a", n=name)
+    made.score("b", n="z")
+    made.role.step()
+    assert json.loads(made.read("dead-letters")[-1])["n"] == "z"
+    assert list(made.serve("c", n="x")) == ["x"]
+    assert made.models._registry.known() == [ModelKey("x", "1"), ModelKey("y", "1")]
+
+
+def test_wait_holds_everything_until_the_configured_models_have_snapshots() -> None:
+    made = Running(configuration(serving={"bootstrap": "wait"}))
+    made.score("a")
+    assert made.role.step() is False
+    assert "waits for a first snapshot of m/1" in (made.role.ready() or "")
+    assert made.read("calibrated") == []
+    publish(made.states[ModelKey("m", "1")], ModelKey("m", "1"))
+    made.clock.now_ms += 1_000
+    made.role.step()
+    assert json.loads(made.read("calibrated")[0])["stream_calib"]["m"]["status"] == "calibrated"
+    assert made.role.ready() is None
+
+
+def test_a_batch_that_needs_a_state_that_is_away_is_polled_again() -> None:
+    """A version that was registered by others may have a snapshot: the raw score must not stand in for it."""
+    made = Running(configuration(model={"name": "m", "version_path": "v"}))
+    made.models._registry.add(ModelKey("m", "2"))
+    version = publish(made.states[ModelKey("m", "2")], ModelKey("m", "2"))
+    made.serve("a", v="1")
+    made.away()
+    made.clock.now_ms += 1_000
+    made.role.step()
+    made.score("b", v="2")
+    with pytest.raises(StateUnavailableError):
+        made.role.step()
+    assert len(made.read("calibrated")) == 1
+    made.away(False)
+    made.clock.now_ms += 60_000
+    made.role.step()
+    _, b = map(json.loads, made.read("calibrated"))
+    assert (b["event_id"], b["stream_calib"]["m"]["snapshot"]) == ("b", version)

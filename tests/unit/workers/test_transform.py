@@ -1,4 +1,4 @@
-"""calibrate's transform of one batch, and what the monitor reads of the blocks that it writes."""
+"""calibrate's transform of one batch: outputs, blocks, dead letters."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.served_map import ServedMap
 from stream_calib.config import Config
-from stream_calib.events.contracts import ModelKey, RejectReason
-from stream_calib.events.control import clock_record
+from stream_calib.config_models import ModelSection
+from stream_calib.events.blocks import BlockRows, served_probability, unpack
+from stream_calib.events.contracts import ClockRecord, Decoded, ModelKey, Reject, RejectReason
+from stream_calib.events.control import clock_record, is_control, read_clock
 from stream_calib.snapshot.follower import Served
-from stream_calib.transport.port import OffsetRange, Outgoing, Record, TopicPartition
-from stream_calib.windows.panes import ENDED_CLOCK_MS
-from stream_calib.windows.shard_store import ScoreRows
-from workers.calibrate import Transform
-from workers.monitor_inputs import read_blocks
+from stream_calib.snapshot.served_models import Serving
+from stream_calib.transport.port import Outgoing, Record, TopicPartition
+from workers.calibrate_transform import Transform
 
 KEY = ModelKey("flights", "1")
 TIME_MS = 1_362_132_000_000
@@ -56,36 +56,50 @@ def clock(offset: int, clock_ms: int, *, end: bool = False) -> Record:
     return Record(TopicPartition("scores", 0), offset, None, value, headers, TIME_MS)
 
 
-def as_read(outputs: list[Outgoing], topic: str, partition: int) -> list[Record]:
-    return [
-        Record(TopicPartition(topic, partition), i, o.key, o.value, o.headers, TIME_MS)
-        for i, o in enumerate(o for o in outputs if o.topic == topic and o.partition == partition)
-    ]
+def apply(config: Config, records: list[Record], served: Served | None) -> tuple[list[Outgoing], Decoded]:
+    transform = Transform(config)
+    decoded, batch = transform.decode(records)
+    serving = Serving(served, "calibrated" if served else "identity")
+    return transform.encode(records, decoded, batch, transform.calibrate(batch, lambda key: serving)), decoded
+
+
+def blocks(outputs: list[Outgoing], partition: int) -> list[BlockRows | ClockRecord]:
+    """What was written to this partition of `blocks`, in order."""
+    found: list[BlockRows | ClockRecord] = []
+    for i, o in enumerate(o for o in outputs if o.topic == "blocks" and o.partition == partition):
+        record = Record(TopicPartition("blocks", partition), i, o.key, o.value, o.headers, TIME_MS)
+        clock = read_clock(record, i) if is_control(record) else unpack(o.value or b"")
+        assert not isinstance(clock, Reject)
+        found.append(clock)
+    return found
+
+
+def values(outputs: list[Outgoing]) -> list[dict[str, Any]]:
+    return [json.loads(o.value or b"") for o in outputs if o.topic == "calibrated"]
 
 
 def test_every_score_has_an_output_and_a_row_with_the_served_value_and_version(config: Config) -> None:
     records = [score(0), score(1, partition=3, carrier="B6")]
-    outputs, decoded = Transform(config).apply(records, SERVED)
-    served = [json.loads(o.value or b"") for o in outputs if o.topic == "calibrated"]
+    outputs, decoded = apply(config, records, SERVED)
+    served = values(outputs)
     assert [s["event_id"] for s in served] == ["e0", "e1"]
     assert {s["stream_calib"]["flights"]["snapshot"] for s in served} == {SERVED.version}
     assert served[0]["stream_calib"]["flights"]["calibrated"] > served[1]["stream_calib"]["flights"]["calibrated"]
     assert decoded.rejects == []
-    for partition, output in ((0, served[0]), (3, served[1])):
-        blocks = as_read(outputs, "blocks", partition)
-        read, signatures, rejects = read_blocks(blocks, OffsetRange(0, len(blocks)), KEY)
-        assert isinstance(read.rows, ScoreRows)
-        assert rejects == []
-        assert read.rows.snapshots == (SERVED.version,)
-        assert read.rows.served[0] / (2**32 - 1) == pytest.approx(
+    for partition, output, carrier in ((0, served[0], "UA"), (3, served[1], "B6")):
+        (block,) = blocks(outputs, partition)
+        assert isinstance(block, BlockRows)
+        assert block.model_key == KEY
+        assert block.snapshots == [SERVED.version]
+        assert served_probability(block.served)[0] == pytest.approx(
             output["stream_calib"]["flights"]["calibrated"], abs=2e-10
         )
-        assert list(signatures.values()) == [("UA",)] if partition == 0 else [("B6",)]
+        assert block.signatures == [(carrier,)]
 
 
 def test_without_a_snapshot_the_raw_score_is_served_and_marked(config: Config) -> None:
-    outputs, _ = Transform(config).apply([score(0)], None)
-    (served,) = (json.loads(o.value or b"") for o in outputs if o.topic == "calibrated")
+    outputs, _ = apply(config, [score(0)], None)
+    (served,) = values(outputs)
     assert served["stream_calib"]["flights"] == {
         "raw": 0.25,
         "calibrated": 0.25,
@@ -96,30 +110,62 @@ def test_without_a_snapshot_the_raw_score_is_served_and_marked(config: Config) -
 
 def test_clock_records_keep_their_place_among_the_rows_and_never_reach_the_users(config: Config) -> None:
     records = [score(0), clock(1, TIME_MS + 60_000), score(2), score(3), clock(4, TIME_MS + 120_000, end=True)]
-    outputs, _ = Transform(config).apply(records, SERVED)
-    assert sum(o.topic == "calibrated" for o in outputs) == 3
-    blocks = as_read(outputs, "blocks", 0)
-    read, _, _ = read_blocks(blocks, OffsetRange(0, len(blocks)), KEY)
-    assert read.row_record.tolist() == [0, 2, 2]
-    assert read.clock_record.tolist() == [1, 3]
-    assert read.clock_time_ms.tolist() == [TIME_MS + 60_000, ENDED_CLOCK_MS]
+    outputs, _ = apply(config, records, SERVED)
+    assert len(values(outputs)) == 3
+    first, idle, second, end = blocks(outputs, 0)
+    assert isinstance(first, BlockRows)
+    assert isinstance(second, BlockRows)
+    assert (len(first.score), len(second.score)) == (1, 2)
+    assert idle == ClockRecord(1, TIME_MS + 60_000, end=False)
+    assert end == ClockRecord(3, TIME_MS + 120_000, end=True)
 
 
 def test_rejects_go_to_the_dead_letters_and_the_next_record_is_served(config: Config) -> None:
     bad = Record(TopicPartition("scores", 0), 0, b"k", b"{nope", (), TIME_MS)
-    outputs, decoded = Transform(config).apply([bad, score(1)], SERVED)
+    outputs, decoded = apply(config, [bad, score(1)], SERVED)
     assert [r.reason for r in decoded.rejects] == [RejectReason.NOT_JSON]
     (letter,) = (o for o in outputs if o.topic == "dead-letters")
     assert letter.value == b"{nope"
-    assert sum(o.topic == "calibrated" for o in outputs) == 1
+    assert len(values(outputs)) == 1
 
 
-def test_blocks_of_another_model_give_no_rows_and_damaged_ones_are_rejected(config: Config) -> None:
-    outputs, _ = Transform(config).apply([score(0)], SERVED)
-    (block,) = as_read(outputs, "blocks", 0)
-    other, _, _ = read_blocks([block], OffsetRange(0, 1), ModelKey("other", "1"))
-    assert len(other.rows) == 0
-    damaged = block._replace(value=(block.value or b"")[:-1])
-    read, _, rejects = read_blocks([damaged], OffsetRange(0, 1), KEY)
-    assert len(read.rows) == 0
-    assert [r.reason for r in rejects] == [RejectReason.BLOCK_DAMAGED]
+def test_a_clock_record_is_written_once_for_all_model_keys(config: Config) -> None:
+    """Rows of each key are in blocks of their own; the partition's clock stands after all that came before it."""
+    settings = config.model_copy(update={"model": ModelSection(name_path="m", version_path="v")})
+    names = [("x", "1"), ("y", "1"), ("x", "2"), ("x", "1")]
+    records = [score(i, m=name, v=version) for i, (name, version) in enumerate(names)]
+    outputs, _ = apply(settings, [*records, clock(4, TIME_MS + 60_000), score(5, m="y", v="1")], None)
+    *before, idle, after = blocks(outputs, 0)
+    assert [(b.model_key, len(b.score)) for b in before if isinstance(b, BlockRows)] == [
+        (ModelKey("x", "1"), 2),
+        (ModelKey("y", "1"), 1),
+        (ModelKey("x", "2"), 1),
+    ]
+    assert idle == ClockRecord(3, TIME_MS + 60_000, end=False)
+    assert isinstance(after, BlockRows)
+    assert after.model_key == ModelKey("y", "1")
+
+
+def test_each_model_key_is_calibrated_by_its_own_map(config: Config) -> None:
+    settings = config.model_copy(update={"model": ModelSection(name="flights", version_path="v")})
+    transform = Transform(settings)
+    records = [score(i, v=str(i % 2)) for i in range(6)]
+    decoded, batch = transform.decode(records)
+
+    def serving(key: ModelKey) -> Serving:
+        return Serving(SERVED, "calibrated") if key.version == "1" else Serving(None, "identity")
+
+    served = values(transform.encode(records, decoded, batch, transform.calibrate(batch, serving)))
+
+    calibrated = apply(config, [score(0)], SERVED)[0]
+    (alone,) = values(calibrated)
+    for i, value in enumerate(served):
+        assert value["event_id"] == f"e{i}"
+        expected = alone["stream_calib"]["flights"]["calibrated"] if i % 2 else 0.25
+        assert value["stream_calib"]["flights"] == {
+            "version": str(i % 2),
+            "raw": 0.25,
+            "calibrated": expected,
+            "snapshot": SERVED.version if i % 2 else None,
+            "status": "calibrated" if i % 2 else "identity",
+        }

@@ -1,0 +1,82 @@
+"""What a calibrate process says of the model keys that it serves: on their status boards, and as metrics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stream_calib import metrics
+from stream_calib.config import Config
+from stream_calib.errors import StateUnavailableError
+from stream_calib.events.contracts import ModelKey
+from stream_calib.snapshot.follower import SnapshotFollower
+from stream_calib.snapshot.served_models import ServedModels
+from workers.status_board import MemberStatus, StatusBoard
+
+_LOG = logging.getLogger(__name__)
+
+_ROLE = "calibrate"
+_EVERY_MS = 1_000
+_AWAY_AFTER_MS = 1_000
+
+
+class CalibrateStatus:
+    """Writes a status for each model key once a second, and when another snapshot is served. Not thread-safe."""
+
+    def __init__(
+        self, config: Config, member: str, board_of: Callable[[ModelKey], StatusBoard], clock_ms: Callable[[], int]
+    ) -> None:
+        """`board_of`: the board of a model key. `clock_ms`: wall time."""
+        self._away_after_ms = config.serving.snapshot_poll_ms + _AWAY_AFTER_MS
+        self._member, self._board_of, self._clock_ms = member, board_of, clock_ms
+        self._versions: dict[ModelKey, str] = {}
+        self._at = 0
+        self._failed = False
+
+    def report(self, models: ServedModels, facts: Callable[[], Mapping[str, Any]]) -> None:
+        """`facts`: what holds for all model keys; asked for only when a status is due."""
+        now = self._clock_ms()
+        versions = {key: _version(follower) for key, follower in models.followers.items()}
+        if versions == self._versions and now - self._at < _EVERY_MS:
+            return
+        self._measure(models, versions)
+        self._at, self._versions = now, versions
+        # With the state away a status cannot be written, and must not hold up serving.
+        if models.staleness_ms > self._away_after_ms:
+            return
+        common = facts()
+        try:
+            for key, follower in models.followers.items():
+                of_key = {"snapshot": versions[key], "damaged": follower.damaged, "behind": follower.behind}
+                self._board_of(key).put(MemberStatus(_ROLE, self._member, now, {**of_key, **common}))
+        except StateUnavailableError as error:
+            # A state that is full can still be read, and that is all that serving needs.
+            if not self._failed:
+                _LOG.warning("calibrate serves on, but cannot write its status: %s", error)
+            self._failed = True
+        else:
+            self._failed = False
+
+    def drop(self) -> None:
+        """Forgets the process, which ends."""
+        for key in self._versions:
+            self._board_of(key).drop(_ROLE, self._member)
+
+    def _measure(self, models: ServedModels, versions: Mapping[ModelKey, str]) -> None:
+        for key, follower in models.followers.items():
+            model, held = str(key), follower.held
+            staleness_ms = max(models.staleness_ms, follower.staleness_ms)
+            metrics.SNAPSHOT_STALENESS_SECONDS.labels(model).set(staleness_ms / 1000)
+            metrics.SNAPSHOT_DAMAGED.labels(model).set(follower.damaged is not None)
+            metrics.SNAPSHOT_SEQUENCE.labels(model).set(held.sequence if held else 0)
+            before, version = self._versions.get(key, ""), versions[key]
+            if before and before != version:
+                metrics.SNAPSHOT_INFO.remove(model, before)
+            if held:
+                metrics.SNAPSHOT_INFO.labels(model, version).set(1)
+                metrics.SNAPSHOT_DATA_TIMESTAMP.labels(model).set(held.data_end_ms / 1000)
+
+
+def _version(follower: SnapshotFollower) -> str:
+    return follower.held.version if follower.held else ""

@@ -1,0 +1,106 @@
+"""What calibrate makes of one batch: outputs, blocks, dead letters. No log and no state here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.config import Config
+from stream_calib.events.blocks import blocks_of
+from stream_calib.events.contracts import Decoded, ModelKey, ScoreBatch
+from stream_calib.events.control import clock_record
+from stream_calib.events.dead_letters import dead_letters
+from stream_calib.events.output_members import ServedAs
+from stream_calib.events.outputs import Headers, OutputEncoder
+from stream_calib.events.score_decoder import ScoreDecoder
+from stream_calib.snapshot.served_models import Serving
+from stream_calib.transport.port import Outgoing, Record
+
+
+class Calibrated(NamedTuple):
+    """What is served for the n scores of a batch."""
+
+    probability: NDArray[np.float64]
+    """(n,) in [0, 1]."""
+    served: list[ServedAs]
+    """For each of the batch's model keys."""
+
+
+class Transform:
+    """The stages of a batch, in their order: `decode`, `calibrate`, `encode`. Pure but for the decoder's counters."""
+
+    def __init__(self, config: Config, admit: Callable[[ModelKey], bool] = lambda key: True) -> None:
+        """`admit`: whether the deployment may have a model key that a record names."""
+        self._topics = config.topics
+        self._passthrough = config.records.on_reject == "passthrough"
+        self._max_dead_letter_bytes = config.records.max_dead_letter_bytes
+        self._decoder = ScoreDecoder(config, admit)
+        self._encoder = OutputEncoder(config)
+
+    def decode(self, records: Sequence[Record]) -> tuple[Decoded, ScoreBatch]:
+        """The records by what they are, and the scores among them."""
+        decoded = self._decoder.decode(records)
+        assert decoded.scores is not None
+        return decoded, decoded.scores
+
+    def calibrate(self, batch: ScoreBatch, serving: Callable[[ModelKey], Serving]) -> Calibrated:
+        """All scores of one model key by one snapshot, which `serving` gives; by the raw score where it gives none."""
+        probability = batch.score.copy()
+        served = []
+        for key, rows in zip(batch.keys, batch.rows_by_key(), strict=True):
+            held, status = serving(key)
+            if held is not None:
+                probability[rows] = held.map.apply(batch.score[rows], batch.signature_index[rows], batch.signatures)
+            served.append(ServedAs(held.version if held else "", status))
+        return Calibrated(probability, served)
+
+    def encode(
+        self, records: Sequence[Record], decoded: Decoded, batch: ScoreBatch, calibrated: Calibrated
+    ) -> list[Outgoing]:
+        """Everything that the batch writes, in an order that keeps each partition's."""
+        outputs = self._encoder.encode(records, batch, *calibrated)
+        if decoded.rejects:
+            if self._passthrough:
+                outputs += self._encoder.passthrough(records, decoded.rejects)
+            outputs += dead_letters(self._topics.dead_letters, records, decoded.rejects, self._max_dead_letter_bytes)
+        topic = self._topics.blocks
+        for partition, rows, clock in _segments(records, decoded, batch):
+            for key_rows, key, how in _by_key(batch, rows, calibrated.served):
+                for block in blocks_of(batch, key_rows, key, how.snapshot, calibrated.probability):
+                    outputs.append(Outgoing(topic, None, block, (), partition))
+            if clock is not None:
+                value, headers = clock
+                outputs.append(Outgoing(topic, None, value, headers, partition))
+        return outputs
+
+
+def _segments(
+    records: Sequence[Record], decoded: Decoded, batch: ScoreBatch
+) -> Iterator[tuple[int, NDArray[np.intp], tuple[bytes, Headers] | None]]:
+    """(partition, rows of the batch up to a clock record or the partition's end, that clock record), in order."""
+    partition_of = np.array([record.source.partition for record in records], dtype=np.intp)
+    row_partition = partition_of[batch.record_index]
+    for partition in np.unique(partition_of).tolist():
+        rows = np.flatnonzero(row_partition == partition)
+        done = 0
+        for clock in decoded.clocks:
+            if partition_of[clock.record_index] == partition:
+                stop = int(np.searchsorted(batch.record_index[rows], clock.record_index))
+                yield partition, rows[done:stop], clock_record(clock.clock_ms, end=clock.end)
+                done = stop
+        yield partition, rows[done:], None
+
+
+def _by_key(
+    batch: ScoreBatch, rows: NDArray[np.intp], served: Sequence[ServedAs]
+) -> Iterator[tuple[NDArray[np.intp], ModelKey, ServedAs]]:
+    """The rows of each model key among these, in order."""
+    if len(batch.keys) == 1:
+        yield rows, batch.keys[0], served[0]
+        return
+    key_of = batch.key_index[rows]
+    for i in np.unique(key_of).tolist():
+        yield rows[key_of == i], batch.keys[i], served[i]
