@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import sys
+import threading
 from collections.abc import Collection
 from datetime import datetime, timezone
 
@@ -33,8 +34,15 @@ def set_up_logging(telemetry: TelemetrySection, roles: Collection[str], level: s
     least = logging.getLevelName((level or telemetry.log_level).upper())
     logging.basicConfig(level=least, handlers=[handler], force=True)
     logging.captureWarnings(True)
+    threading.excepthook = _log_failure
     for library in _LIBRARIES:
         logging.getLogger(library).setLevel(max(least, logging.WARNING))
+
+
+def _log_failure(failed: threading.ExceptHookArgs) -> None:
+    """Of threads of libraries; those of ours keep what ended them."""
+    name = failed.thread.name if failed.thread is not None else "unknown"
+    logging.getLogger(__name__).error("thread %s ended", name, exc_info=failed.exc_value)
 
 
 def masked(text: str) -> str:

@@ -72,6 +72,7 @@ class RoleLoop(threading.Thread):
         self._ready = metrics.ROLE_READY.labels(role.name)
 
     def run(self) -> None:
+        self._turned("starts")
         try:
             self._loop()
         except Exception as error:

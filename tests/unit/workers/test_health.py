@@ -87,6 +87,21 @@ def test_roles_that_are_not_started_yet_are_alive_and_not_ready() -> None:
     assert health.not_ready() == {"hanging": "starts"}
 
 
+def test_the_time_before_a_loop_was_started_does_not_count() -> None:
+    role, stop = Hanging(), threading.Event()
+    loop = RoleLoop(role, stop, 0.0)
+    loop.turned_at_s -= 100.0
+    health = Health([loop], stop, 50.0)
+    loop.start()
+    try:
+        assert role.in_step.wait(10)
+        assert health.not_alive() == {}
+    finally:
+        stop.set()
+        role.go.set()
+        loop.join(10)
+
+
 def test_the_watchdog_says_once_where_a_role_hangs_and_that_it_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     role, done = Hanging(), threading.Event()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -16,10 +17,11 @@ from workers.logs import JsonFormatter, TextFormatter, masked, set_up_logging
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers, level, hook = root.handlers[:], root.level, threading.excepthook
     yield
     root.handlers[:], root.level = handlers, level
     logging.captureWarnings(False)
+    threading.excepthook = hook
     for name in ("kafka", "redis", "uvicorn"):
         logging.getLogger(name).setLevel(logging.NOTSET)
 
@@ -96,3 +98,13 @@ def test_the_level_of_the_command_line_comes_first(capsys: pytest.CaptureFixture
     written = capsys.readouterr().err
     assert written.endswith(" ERROR workers.run: said\n")
     assert "left out" not in written
+
+
+def test_a_thread_of_a_library_that_fails_is_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging(TelemetrySection(log_format="json"), [])
+    thread = threading.Thread(target=lambda: [][0], name="heartbeat")
+    thread.start()
+    thread.join()
+    (line,) = (json.loads(text) for text in capsys.readouterr().err.splitlines())
+    assert line["message"] == "thread heartbeat ended"
+    assert "IndexError" in line["exception"]
