@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import subprocess
 import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
+import trustme
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.requests import Request
@@ -159,16 +159,19 @@ def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, content: str | 
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("tls")
     key, cert = folder / "key.pem", folder / "cert.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
-    subprocess.run([*command, *names, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    issued = authority.issue_cert("127.0.0.1")
+    issued.private_key_pem.write_to_path(str(key))
+    for pem in issued.cert_chain_pems:
+        pem.write_to_path(str(cert), append=True)
     return cert, key
 
 
 def test_with_a_certificate_only_tls_is_spoken(certificate: tuple[Path, Path]) -> None:
     cert, key = certificate
     with HttpServer(HttpSection(listen="127.0.0.1:0", tls_certificate=cert, tls_key=key)) as server:
-        context = ssl.create_default_context(cafile=str(cert))
+        context = ssl.create_default_context(cafile=str(cert.with_name("ca.pem")))
         assert get(f"https://{server.address}/metrics", context=context)[0] == 200
         with pytest.raises((urllib.error.URLError, ConnectionError)):
             get(f"http://{server.address}/metrics")
