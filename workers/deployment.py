@@ -95,6 +95,11 @@ def open_deployment_store(client: RedisClient, config: Config) -> RedisState:
     return RedisState(client, deployment_scope(config.log.group_prefix))
 
 
+def open_board(client: RedisClient, config: Config) -> StatusBoard:
+    """The board of the deployment itself, beside those of its model keys."""
+    return StatusBoard(client, deployment_scope(config.log.group_prefix))
+
+
 def open_gaps(client: RedisClient, config: Config) -> InputGaps:
     """The gaps in the deployment's inputs."""
     scope = deployment_scope(config.log.group_prefix)

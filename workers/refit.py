@@ -1,18 +1,25 @@
-"""refit: answers the requests of the decision log, under a lease with a fencing token."""
+"""refit: answers the requests of the decision logs of all model keys, for each under a lease with a fencing token."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from typing import ClassVar
 
 from stream_calib import metrics
 from stream_calib.config import Config
 from stream_calib.errors import StateUnavailableError
+from stream_calib.events.contracts import ModelKey
 from stream_calib.refit.worker import Refitter
 from stream_calib.snapshot.changes import REFIT_LEASE
-from workers.deployment import State, member_name, open_state
+from stream_calib.snapshot.report import RefitReport
+from stream_calib.snapshot.store import SnapshotStore
+from stream_calib.windows.state_store import StateStore
+from workers.deployment import State, connect_state, member_name
+from workers.model_states import EachModel, ModelStates
 from workers.role import Role, wall_clock_ms
 from workers.status_board import MemberStatus
 
@@ -24,50 +31,51 @@ _RENEW_AT_WORK_S = _LEASE_MS / 3_000
 _STATUS_EVERY_MS = 1_000
 
 
-class Refit(Role):
-    """One process at a time works; what another one publishes meanwhile is refused by its token."""
+class ModelRefit:
+    """The refits of one model key."""
 
-    name = "refit"
-
-    def __init__(self, config: Config, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
-        self._config = config
-        self._clock_ms = clock_ms
-        self._member = member_name()
-        self._opened = ExitStack()
-        self._answered = self._reported_at = self._renewed_at = 0
+    def __init__(
+        self, key: ModelKey, store: StateStore, snapshots: SnapshotStore, refitter: Refitter, member: str
+    ) -> None:
+        self.key, self._store, self._snapshots, self._refitter, self._member = key, store, snapshots, refitter, member
         self._token: str | None = None
+        self._renewed_at = 0
+        self.answered = 0
 
-    def open(self) -> None:
-        self.close()
-        self._state = state = self._opened.enter_context(closing(open_state(self._config)))
-        self._opened.callback(lambda: state.board.drop(self.name, self._member))
-        self._opened.callback(lambda: state.store.release_lease(REFIT_LEASE, self._member))
-        self._token = None
-        self._refitter = Refitter(state.store, state.snapshots, state.model_key, self._config)
+    @property
+    def active(self) -> bool:
+        """Whether this process has the lease, as far as it knows."""
+        return self._token is not None
 
-    def step(self) -> bool:
-        now = self._clock_ms()
-        if self._token is None or now - self._renewed_at >= _RENEW_AFTER_MS:
-            self._token, self._renewed_at = self._state.store.acquire_lease(REFIT_LEASE, self._member, _LEASE_MS), now
-        report = None
-        if self._token and self._state.snapshots.log().open_request is not None:
-            with self._lease_kept(self._state):
-                report = self._refitter.run_once(self._token)
+    def answer(self, now_ms: int) -> RefitReport | None:
+        """Answers the open request, if there is one and the lease is this process's."""
+        if self._token is None or now_ms - self._renewed_at >= _RENEW_AFTER_MS:
+            self._token, self._renewed_at = self._store.acquire_lease(REFIT_LEASE, self._member, _LEASE_MS), now_ms
+        if self._token is None or self._snapshots.log().open_request is None:
+            return None
+        began_s = time.monotonic()
+        with self._lease_kept():
+            report = self._refitter.run_once(self._token)
         if report is not None:
-            self._answered += 1
-            key = str(self._state.model_key)
-            metrics.REFITS.labels(key, report.kind, report.outcome).inc()
-            for code in report.refused_for:
-                metrics.GATE_REFUSALS.labels(key, code).inc()
-            _LOG.info("refit %s (%s): %s, %s", report.kind, report.reason, report.outcome, report.detail)
-        if report is not None or now - self._reported_at >= _STATUS_EVERY_MS:
-            self._reported_at = now
-            facts = {"answered": self._answered, "active": self._token is not None}
-            self._state.board.put(MemberStatus(self.name, self._member, now, facts))
-        return report is not None
+            self.answered += 1
+            self._tell(report, time.monotonic() - began_s)
+        return report
+
+    def release(self) -> None:
+        """Gives the lease up."""
+        self._token = None
+        self._store.release_lease(REFIT_LEASE, self._member)
+
+    def _tell(self, report: RefitReport, seconds: float) -> None:
+        model = str(self.key)
+        metrics.REFITS.labels(model, report.kind, report.outcome).inc()
+        metrics.REFIT_SECONDS.labels(model, report.kind).observe(seconds)
+        for code in report.refused_for:
+            metrics.GATE_REFUSALS.labels(model, code).inc()
+        _LOG.info("refit %s of %s (%s): %s, %s", report.kind, model, report.reason, report.outcome, report.detail)
 
     @contextmanager
-    def _lease_kept(self, state: State) -> Iterator[None]:
+    def _lease_kept(self) -> Iterator[None]:
         """Renews the lease while a refit is at work: else two workers whose refits take longer than the lease would
         take it from each other for ever, and none of them publish."""
         done = threading.Event()
@@ -75,9 +83,9 @@ class Refit(Role):
         def renew() -> None:
             while not done.wait(_RENEW_AT_WORK_S):
                 try:
-                    state.store.acquire_lease(REFIT_LEASE, self._member, _LEASE_MS)
+                    self._store.acquire_lease(REFIT_LEASE, self._member, _LEASE_MS)
                 except StateUnavailableError as error:
-                    _LOG.warning("the refit lease was not renewed: %s", error)
+                    _LOG.warning("the refit lease of %s was not renewed: %s", self.key, error)
 
         thread = threading.Thread(target=renew, name="refit lease", daemon=True)
         thread.start()
@@ -86,6 +94,50 @@ class Refit(Role):
         finally:
             done.set()
             thread.join()
+
+
+class Refit(Role):
+    """For each model key one process at a time works; what another one publishes meanwhile is refused by its token."""
+
+    name = "refit"
+    longest_step_s: ClassVar[float] = 3_600.0  # the fit of a large deployment is one step
+
+    def __init__(self, config: Config, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self._config = config
+        self._clock_ms = clock_ms
+        self._member = member_name()
+        self._opened = ExitStack()
+
+    def open(self) -> None:
+        self.close()
+        client = self._opened.enter_context(closing(connect_state(self._config)))
+        self._states = ModelStates(client, self._config, self._clock_ms)
+        self._each = EachModel[tuple[State, ModelRefit]](self.name, self._clock_ms)
+        self._refits: dict[ModelKey, ModelRefit] = {}
+        self._reported_at: dict[ModelKey, int] = {}
+
+    def step(self) -> bool:
+        works = [(state.model_key, (state, self._refit_of(state))) for state in self._states.all()]
+        return self._each.do(works, self._work)
+
+    def _refit_of(self, state: State) -> ModelRefit:
+        key = state.model_key
+        if key not in self._refits:
+            refitter = Refitter(state.store, state.snapshots, key, self._config)
+            refit = self._refits[key] = ModelRefit(key, state.store, state.snapshots, refitter, self._member)
+            self._opened.callback(lambda: state.board.drop(self.name, self._member))
+            self._opened.callback(refit.release)
+        return self._refits[key]
+
+    def _work(self, work: tuple[State, ModelRefit]) -> bool:
+        state, refit = work
+        now = self._clock_ms()
+        report = refit.answer(now)
+        if report is not None or now - self._reported_at.get(refit.key, 0) >= _STATUS_EVERY_MS:
+            self._reported_at[refit.key] = now
+            facts = {"answered": refit.answered, "active": refit.active}
+            state.board.put(MemberStatus(self.name, self._member, now, facts))
+        return report is not None
 
     def close(self) -> None:
         self._opened.close()

@@ -31,3 +31,21 @@ def drain(
     produce([Outgoing(topic, a.dedup_key.encode(), entry) for a, entry in zip(alerts, raw, strict=True)])
     state.commit(Commit(expect={"outbox_sent": sent}, fields={"outbox_sent": str(start + len(raw))}))
     return alerts
+
+
+def waiting(state: StateStore) -> int:
+    """How many alert events have not been delivered."""
+    sent = int(state.read(["outbox_sent"])["outbox_sent"] or 0)
+    return len(state.entries("outbox", sent))
+
+
+def open_alerts(state: StateStore) -> dict[str, Alert]:
+    """Alerts that are open, delivered or not: deduplication key -> the event that opened it. Reads the whole outbox."""
+    found: dict[str, Alert] = {}
+    for raw in state.entries("outbox", 0):
+        alert = Alert.decode(raw)
+        if alert.state == "close":
+            found.pop(alert.dedup_key, None)
+        elif alert.state == "open":
+            found[alert.dedup_key] = alert
+    return found

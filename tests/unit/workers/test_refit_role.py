@@ -1,4 +1,4 @@
-"""The refit role around the refitter: its lease."""
+"""The refits of one model key around the refitter: the lease."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from stream_calib.errors import StateUnavailableError
+from stream_calib.events.contracts import ModelKey
 from stream_calib.windows.memory_state import MemoryState
 from tests.unit.refit.world import World, config
 from workers import refit
-from workers.refit import Refit
+from workers.refit import ModelRefit
 
 _PATIENCE_S = 20.0
 
@@ -35,14 +36,13 @@ class Renewals(MemoryState):
         return super().acquire_lease(name, owner, ttl_ms)
 
 
-def role_over(state: MemoryState, run_once: Any, *, open_request: bool) -> Refit:
-    role = Refit(config(), clock_ms=lambda: 1_000)
+KEY = ModelKey("m", "1")
+
+
+def refit_over(state: MemoryState, run_once: Any, *, open_request: bool) -> ModelRefit:
     log = SimpleNamespace(open_request="a request" if open_request else None)
-    facts: Any = SimpleNamespace(
-        store=state, snapshots=SimpleNamespace(log=lambda: log), board=SimpleNamespace(put=lambda status: None)
-    )
-    role._state, role._refitter = facts, SimpleNamespace(run_once=run_once)  # type: ignore[assignment]  # stand-ins
-    return role
+    snapshots, refitter = SimpleNamespace(log=lambda: log), SimpleNamespace(run_once=run_once)
+    return ModelRefit(KEY, state, snapshots, refitter, "member")  # type: ignore[arg-type]  # stand-ins
 
 
 @pytest.mark.parametrize("failures", [[], [StateUnavailableError("away"), StateUnavailableError("away")]])
@@ -57,7 +57,7 @@ def test_the_lease_is_renewed_while_a_refit_is_at_work_whatever_fails_meanwhile(
         assert state.renewed.wait(_PATIENCE_S)
         tokens.append(token)
 
-    role_over(state, work, open_request=True).step()
+    refit_over(state, work, open_request=True).answer(1_000)
     assert tokens == ["1"]
     assert not [t for t in threading.enumerate() if t.name == "refit lease"]
 
@@ -67,7 +67,7 @@ def test_an_error_of_the_refit_ends_the_renewals_and_is_passed_on() -> None:
         raise StateUnavailableError("away")
 
     with pytest.raises(StateUnavailableError):
-        role_over(MemoryState(), fails, open_request=True).step()
+        refit_over(MemoryState(), fails, open_request=True).answer(1_000)
     assert not [t for t in threading.enumerate() if t.name == "refit lease"]
 
 
@@ -75,12 +75,13 @@ def test_without_a_request_nothing_is_worked_on() -> None:
     def never(token: str) -> None:
         raise AssertionError("there was no request")
 
-    assert role_over(MemoryState(), never, open_request=False).step() is False
+    assert refit_over(MemoryState(), never, open_request=False).answer(1_000) is None
 
 
 def test_a_worker_that_has_not_got_the_lease_does_not_work() -> None:
     world = World(config())  # whose worker holds it
     while world.store.log().open_request is None:
         world.run(1, refit=False)
-    role = role_over(world.state, lambda token: pytest.fail("not its turn"), open_request=True)
-    assert role.step() is False
+    refit = refit_over(world.state, lambda token: pytest.fail("not its turn"), open_request=True)
+    assert refit.answer(1_000) is None
+    assert not refit.active

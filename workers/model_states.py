@@ -1,0 +1,71 @@
+"""The states of a deployment's model keys over one connection, for the roles that work on each of them in turn."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from stream_calib.config import Config
+from stream_calib.config_identity import configured_keys
+from stream_calib.errors import SnapshotError, StateError, StateUnavailableError
+from stream_calib.events.contracts import ModelKey
+from stream_calib.redis_clients import RedisClient
+from workers.deployment import State, open_registry, state_of
+
+_LOG = logging.getLogger(__name__)
+
+_LOOK_EVERY_MS = 1_000
+_TRY_AGAIN_AFTER_MS = 60_000
+
+Work = TypeVar("Work")
+
+
+class ModelStates:
+    """Those of the configuration, and those that are registered; new ones are seen within a second."""
+
+    def __init__(self, client: RedisClient, config: Config, clock_ms: Callable[[], int]) -> None:
+        """`clock_ms`: wall time."""
+        self._client, self._config, self._clock_ms = client, config, clock_ms
+        self._registry = open_registry(client, config)
+        self._states: dict[ModelKey, State] = {}
+        self._looked_at: int | None = None
+
+    def all(self) -> list[State]:
+        """In order of registration. Raises StateUnavailableError when the store is away."""
+        now = self._clock_ms()
+        if self._looked_at is None or now - self._looked_at >= _LOOK_EVERY_MS:
+            for key in (*configured_keys(self._config), *self._registry.known()):
+                if key not in self._states:
+                    self._states[key] = state_of(self._client, self._config, key)
+            self._looked_at = now
+        return list(self._states.values())
+
+
+class EachModel(Generic[Work]):
+    """Work on one model key after the other. What is wrong with the state of one is no reason to stop for the others:
+    it is left alone for a minute, and only where no other is left its error ends the role."""
+
+    def __init__(self, role: str, clock_ms: Callable[[], int]) -> None:
+        self._role, self._clock_ms = role, clock_ms
+        self._left_until: dict[ModelKey, int] = {}
+
+    def do(self, works: Iterable[tuple[ModelKey, Work]], step: Callable[[Work], bool]) -> bool:
+        """Whether any step did something. Raises StateUnavailableError and TransportError, which concern all."""
+        now = self._clock_ms()
+        worked, error, well = False, None, False
+        for key, work in works:
+            if self._left_until.get(key, 0) > now:
+                continue
+            try:
+                worked |= step(work)
+                well = True
+            except StateUnavailableError:
+                raise
+            except (StateError, SnapshotError) as found:
+                error = found
+                self._left_until[key] = now + _TRY_AGAIN_AFTER_MS
+                _LOG.error("%s leaves %s alone for a minute: %s", self._role, key, found)
+        if error is not None and not well:
+            raise error
+        return worked
