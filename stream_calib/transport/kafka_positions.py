@@ -1,8 +1,8 @@
 """What a group's positions on Kafka mean, whatever client asks for them.
 
-With each committed position goes a text: the identity of the topic that it belongs to, so that nobody goes on with it in
-another topic of that name, and how many partitions the topic had when the group first came to it, so that a partition
-added later is told from one that nobody has committed yet.
+With each committed position goes a text: the identity of the topic that it belongs to, so that nobody goes on with it
+in another topic of that name, and how many partitions the topic had when the group first came to it, so that a
+partition added later is told from one that nobody has committed yet.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from uuid import uuid4
 
 from confluent_kafka import Consumer as Client
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
@@ -12,11 +13,12 @@ from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, Resource
 
 from stream_calib.config_connections import LogSection
 from stream_calib.errors import TransportError, UnknownTopicError
+from stream_calib.transport.kafka_positions import group_name, transactional_id
 from stream_calib.transport.librdkafka_consumer import LibrdkafkaConsumer
 from stream_calib.transport.librdkafka_errors import transport_error
 from stream_calib.transport.librdkafka_records import split
 from stream_calib.transport.librdkafka_settings import ClientSettings
-from stream_calib.transport.librdkafka_topics import REQUEST_TIMEOUT_S, TopicCatalogue, client, wait_for
+from stream_calib.transport.librdkafka_topics import REQUEST_TIMEOUT_S, TopicCatalogue, client
 from stream_calib.transport.librdkafka_writer import PlainWriter, TransactionalWriter
 from stream_calib.transport.port import Log, Outgoing, Record, StartAt, TopicPartition
 
@@ -50,19 +52,20 @@ class LibrdkafkaLog(Log):
         )
         asked = self._topics.admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S)[topic]
         try:
-            asked.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise transport_error(error.args[0], f"creating topic {topic}") from error
+            self._topics.wait_for(asked, f"creating topic {topic}")
+        except TransportError as error:
+            cause = error.__cause__
+            if not isinstance(cause, KafkaException) or cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
         found = self._wait_until_known(topic)
         if found != partitions:
             raise TransportError(f"topic {topic} exists with {found} partitions, not {partitions}")
 
     def partitions(self, topic: str) -> int:
-        return self._topics.identity(topic).partitions
+        return self._topics.state(topic).partitions
 
     def topic_id(self, topic: str) -> str:
-        return self._topics.identity(topic).id
+        return self._topics.state(topic).id
 
     def end_offset(self, partition: TopicPartition) -> int:
         return self._topics.end_offsets([partition])[partition]
@@ -74,22 +77,22 @@ class LibrdkafkaLog(Log):
     def topic_settings(self, topic: str) -> Mapping[str, str] | None:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         asked = self._topics.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource]
-        found = wait_for(asked, f"asking for the settings of topic {topic}", topic)
+        found = self._topics.wait_for(asked, f"asking for the settings of topic {topic}", topic)
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
     def group_positions(self, group: str, topic: str) -> Mapping[int, int] | None:
-        name = self._group_name(group)
+        name = group_name(self._section.group_prefix, group)
         wanted = [Position(topic, p) for p in range(self.partitions(topic))]
         asked = self._topics.admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(name, wanted)], request_timeout=REQUEST_TIMEOUT_S
         )[name]
-        found = wait_for(asked, f"asking for the positions of group {name}")
+        found = self._topics.wait_for(asked, f"asking for the positions of group {name}")
         return {p.partition: p.offset for p in found.topic_partitions if p.offset >= 0}
 
     def try_transaction(self) -> None:
         if self._section.delivery != "exactly_once":
             return
-        writer = self._transactional_writer(f"{self._section.group_prefix}.trial")
+        writer = self._transactional_writer(transactional_id(self._section.group_prefix, "check", uuid4().hex))
         try:
             writer.try_one()
         finally:
@@ -106,13 +109,13 @@ class LibrdkafkaLog(Log):
         member: str,
         start: StartAt = StartAt(),  # noqa: B008 - StartAt is an immutable tuple
     ) -> LibrdkafkaConsumer:
-        name = self._group_name(group)
+        prefix = self._section.group_prefix
         writer: TransactionalWriter | PlainWriter
         if self._section.delivery == "exactly_once":
-            writer = self._transactional_writer(f"{name}.{self._section.instance_id or member}")
+            writer = self._transactional_writer(transactional_id(prefix, group, self._section.instance_id or member))
         else:
             writer = PlainWriter(self._topics, self._settings, _WRITE_TIMEOUT_MS)
-        settings = self._settings.consumer(name)
+        settings = self._settings.consumer(group_name(prefix, group))
         return LibrdkafkaConsumer(settings, self._topics, writer, topics, start, self._section.metadata_max_age_ms)
 
     def read(self, partition: TopicPartition, start: int, max_records: int) -> list[Record]:
@@ -151,9 +154,6 @@ class LibrdkafkaLog(Log):
     def _next(self) -> list[object]:
         assert self._reader is not None
         return list(self._reader.consume(1, _SLICE_S))
-
-    def _group_name(self, group: str) -> str:
-        return f"{self._section.group_prefix}.{group}"
 
     def _transactional_writer(self, transactional_id: str) -> TransactionalWriter:
         timeout_ms = self._section.transaction_timeout_ms + 2_000

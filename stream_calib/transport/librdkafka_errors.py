@@ -40,9 +40,14 @@ _NOT_ALLOWED = frozenset(
 _CODEC = frozenset({KafkaError._BAD_COMPRESSION, KafkaError.UNSUPPORTED_COMPRESSION_TYPE, KafkaError._NOT_IMPLEMENTED})
 
 
+def is_brokers_away(error: KafkaError) -> bool:
+    """Whether no broker can be reached."""
+    return bool(error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))
+
+
 def is_not_let_in(error: KafkaError) -> bool:
     """Whether the broker refuses this client: waiting does not help."""
-    return error.code() in _NOT_LET_IN
+    return bool(error.code() in _NOT_LET_IN)
 
 
 def transport_error(error: KafkaError, doing: str) -> TransportError:

@@ -27,6 +27,9 @@ _MAX_FETCH_BYTES = 32_000_000
 _PREFETCHED_RECORDS = 20_000
 _PREFETCHED_KILOBYTES = 32_768
 _IDLE_FETCH_MS = 100
+"""The end of a partition is told by an empty fetch, and a seek waits for the fetch before it."""
+_FULL_QUEUE_WAIT_MS = 10
+"""librdkafka's own second would leave polls without records while thousands wait at the broker."""
 
 _OURS = {
     "bootstrap.servers": "it is log.bootstrap_servers",
@@ -96,6 +99,7 @@ class ClientSettings:
         """For reading outside any group (librdkafka asks for a group's name all the same)."""
         defaults = {
             "fetch.wait.max.ms": _IDLE_FETCH_MS,
+            "fetch.queue.backoff.ms": _FULL_QUEUE_WAIT_MS,
             "fetch.max.bytes": _MAX_FETCH_BYTES,
             "queued.min.messages": _PREFETCHED_RECORDS,
             "queued.max.messages.kbytes": _PREFETCHED_KILOBYTES,

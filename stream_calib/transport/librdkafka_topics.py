@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 from uuid import UUID
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from stream_calib.errors import TransportError, UnknownTopicError
-from stream_calib.transport.librdkafka_errors import UNKNOWN_TOPIC, transport_error
+from stream_calib.transport.kafka_positions import TopicState
+from stream_calib.transport.librdkafka_errors import UNKNOWN_TOPIC, is_brokers_away, is_not_let_in, transport_error
 from stream_calib.transport.librdkafka_settings import ClientSettings, refused
 from stream_calib.transport.port import TopicPartition
 
@@ -21,42 +22,35 @@ T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 10.0
 _ANSWER_WITHIN_S = REQUEST_TIMEOUT_S + 5.0
-
-
-class TopicIdentity:
-    """A topic as it is now. `id`: minted by the brokers at creation."""
-
-    def __init__(self, description: Any) -> None:
-        uuid = description.topic_id
-        high, low = uuid.get_most_significant_bits(), uuid.get_least_significant_bits()
-        self.id = str(UUID(int=(high % 2**64) << 64 | low % 2**64))
-        self.partitions = len(description.partitions)
+_SLICE_S = 0.1
 
 
 class TopicCatalogue:
-    """Answers from the brokers, raised as TransportError when there are none. Thread-safe."""
+    """Answers from the brokers, raised as TransportError when there are none. Not thread-safe."""
 
     def __init__(self, settings: ClientSettings, isolation: IsolationLevel, remembered_ms: int) -> None:
         """`remembered_ms`: so long does `partition_count` answer from memory."""
-        self.admin = client(AdminClient, settings.admin())
+        self.admin = client(AdminClient, {**settings.admin(), "error_cb": self._note_error})
         self._isolation = isolation
         self._remembered_s = remembered_ms / 1_000
         self._counts: dict[str, tuple[float, int]] = {}
+        self._trouble: KafkaError | None = None
 
-    def identity(self, topic: str) -> TopicIdentity:
-        """Raises UnknownTopicError where there is no such topic."""
-        asked = self.ask_identities([topic])
-        return self.answer(asked[topic], topic)
+    def state(self, topic: str) -> TopicState:
+        """Identity and partitions now. Raises UnknownTopicError where there is no such topic."""
+        return self.answer(self.ask_states([topic])[topic], topic)
 
-    def ask_identities(self, topics: Iterable[str]) -> dict[str, Future[Any]]:
-        """Futures of descriptions, for `answer`."""
+    def ask_states(self, topics: Iterable[str]) -> dict[str, Future[Any]]:
+        """What `answer` waits for."""
         asked: dict[str, Future[Any]] = self.admin.describe_topics(
             TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_S
         )
         return asked
 
-    def answer(self, asked: Future[Any], topic: str) -> TopicIdentity:
-        found = TopicIdentity(wait_for(asked, f"asking for topic {topic}", topic))
+    def answer(self, asked: Future[Any], topic: str) -> TopicState:
+        description = self.wait_for(asked, f"asking for topic {topic}", topic)
+        high, low = description.topic_id.get_most_significant_bits(), description.topic_id.get_least_significant_bits()
+        found = TopicState(str(UUID(int=(high % 2**64) << 64 | low % 2**64)), len(description.partitions))
         self._counts[topic] = (time.monotonic(), found.partitions)
         return found
 
@@ -65,21 +59,11 @@ class TopicCatalogue:
         known = self._counts.get(topic)
         if known is not None and time.monotonic() - known[0] < self._remembered_s:
             return known[1]
-        return self.identity(topic).partitions
+        return self.state(topic).partitions
 
-    def offsets(self, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
-        """-1 where nothing answers to the OffsetSpec."""
-        asked = self.admin.list_offsets(
-            {Position(*partition): spec for partition, spec in wanted.items()},
-            isolation_level=self._isolation,
-            request_timeout=REQUEST_TIMEOUT_S,
-        )
-        return {
-            TopicPartition(p.topic, p.partition): wait_for(
-                future, f"asking for offsets of {p.topic}-{p.partition}", p.topic
-            ).offset
-            for p, future in asked.items()
-        }
+    def forget(self) -> None:
+        """The next `partition_count` asks: what was known has led to an error."""
+        self._counts.clear()
 
     def first_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self.offsets({p: OffsetSpec.earliest() for p in partitions})
@@ -87,20 +71,44 @@ class TopicCatalogue:
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self.offsets({p: OffsetSpec.latest() for p in partitions})
 
+    def offsets(self, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
+        """-1 where nothing answers to the OffsetSpec."""
+        asked = self.ask_offsets(wanted)
+        return {p: self.wait_for(future, f"asking for offsets of {p}", p.topic).offset for p, future in asked.items()}
 
-def wait_for(asked: Future[Any], doing: str, topic: str | None = None) -> Any:
-    """The answer. Raises TransportError that begins with `doing`; UnknownTopicError where `topic` is not there."""
-    try:
-        return asked.result(_ANSWER_WITHIN_S)
-    except KafkaException as error:
-        if topic is not None and error.args[0].code() in UNKNOWN_TOPIC:
-            raise UnknownTopicError(f"topic {topic} does not exist, or not that partition of it") from error
-        raise transport_error(error.args[0], doing) from error
-    except TimeoutError as error:
-        raise TransportError(f"{doing}: no answer within {_ANSWER_WITHIN_S:.0f} s") from error
+    def ask_offsets(self, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, Future[Any]]:
+        if not wanted:
+            return {}
+        asked = self.admin.list_offsets(
+            {Position(*partition): spec for partition, spec in wanted.items()},
+            isolation_level=self._isolation,
+            request_timeout=REQUEST_TIMEOUT_S,
+        )
+        return {TopicPartition(p.topic, p.partition): future for p, future in asked.items()}
+
+    def wait_for(self, asked: Future[Any], doing: str, topic: str | None = None) -> Any:
+        """The answer. Raises TransportError that begins with `doing`; UnknownTopicError where `topic` is not there."""
+        deadline = time.monotonic() + _ANSWER_WITHIN_S
+        self._trouble = None
+        while not wait([asked], _SLICE_S).done:
+            self.admin.poll(0)  # what is wrong with the brokers is told in a callback
+            if self._trouble is not None:
+                raise transport_error(self._trouble, doing)
+            if time.monotonic() > deadline:
+                raise TransportError(f"{doing}: no answer within {_ANSWER_WITHIN_S:.0f} s")
+        try:
+            return asked.result()
+        except KafkaException as error:
+            if topic is not None and error.args[0].code() in UNKNOWN_TOPIC:
+                raise UnknownTopicError(f"topic {topic} does not exist, or not that partition of it") from error
+            raise transport_error(error.args[0], doing) from error
+
+    def _note_error(self, error: KafkaError) -> None:
+        if is_brokers_away(error) or is_not_let_in(error):
+            self._trouble = error
 
 
-def client(kind: Callable[..., T], settings: Mapping[str, Any]) -> T:
+def client(kind: Callable[[dict[str, Any]], T], settings: Mapping[str, Any]) -> T:
     """A client of librdkafka's. Raises ConfigurationError for settings that it does not take."""
     try:
         return kind(dict(settings))

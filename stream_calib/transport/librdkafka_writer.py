@@ -111,6 +111,8 @@ class PlainWriter(Writer):
 
     def write(self, outputs: Sequence[Outgoing]) -> None:
         """Returns when the brokers have them all. Raises TransportError when some may not have been written."""
+        if not outputs:
+            return
         self._check(outputs)
         producer = self._started()
         try:

@@ -1,0 +1,233 @@
+"""Membership in a group through librdkafka: its client, what the group gives, positions on the brokers.
+
+librdkafka joins and heartbeats in threads of its own; its rebalance callbacks run inside our polls. What is granted is
+only noted there, and taken up after the poll with positions of our choosing, so that a failure on the way can be tried
+again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import Consumer as Client
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Position
+
+from stream_calib.errors import FencedError, TransportError
+from stream_calib.transport.kafka_positions import (
+    Committed,
+    TopicState,
+    recreated,
+    seen_by_group,
+    starting_positions,
+)
+from stream_calib.transport.librdkafka_errors import (
+    ANOTHER_PROCESS,
+    MEMBERSHIP_LOST,
+    is_brokers_away,
+    is_not_let_in,
+    transport_error,
+)
+from stream_calib.transport.librdkafka_topics import REQUEST_TIMEOUT_S, TopicCatalogue, client
+from stream_calib.transport.port import StartAt, TopicPartition
+
+_GENERATION = slice(len("CGMDv2:"), len("CGMDv2:") + 4)
+_LOOK_WITHIN_S = 0.1
+
+
+class GroupMember:
+    """One member of one group. Not thread-safe."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        catalogue: TopicCatalogue,
+        topics: Sequence[str],
+        start: StartAt,
+        look_every_ms: int,
+        on_revoked: Callable[[], None],
+    ) -> None:
+        """`settings` of the client; `look_every_ms`: how often the topics' identity is looked at; `on_revoked` is
+        called within a poll, when the member has no partitions any more."""
+        self.group = str(settings["group.id"])
+        self._settings = dict(settings)
+        self._catalogue = catalogue
+        self._topics = list(topics)
+        self._start = start
+        self._look_every_s = look_every_ms / 1_000
+        self._on_revoked = on_revoked
+        self._doing = f"reading {', '.join(topics)} as group {self.group}"
+        self._states: dict[str, TopicState] = {}
+        self._asked: dict[str, Future[Any]] = {}
+        self._asked_at = 0.0
+        self._client: Client | None = None
+        self._granted: list[TopicPartition] | None = None
+        self._away: KafkaError | None = None
+        self._replaced: TransportError | None = None
+        self.identity = b""
+        """The group's metadata, as transactions need it, of the assignment that is in force."""
+
+    @property
+    def client(self) -> Client:
+        """Connected and joining. Raises UnknownTopicError where a topic does not exist."""
+        if self._replaced is not None:
+            raise self._replaced
+        if self._client is None:
+            self._states = self._states or {topic: self._catalogue.state(topic) for topic in self._topics}
+            self._client = client(Client, {**self._settings, "error_cb": self._note_error})
+            self._client.subscribe(
+                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+            )
+        return self._client
+
+    @property
+    def is_in_group(self) -> bool:
+        """Whether the assignment in force has a generation: the brokers check no commit without one."""
+        return int.from_bytes(self.identity[_GENERATION], "little", signed=True) >= 0
+
+    def close(self) -> None:
+        closing, self._client = self._client, None
+        if closing is not None:
+            closing.close()
+
+    # --- what the group gives
+
+    def take_up(self) -> dict[TopicPartition, int] | None:
+        """The newly granted partitions with the positions where reading has begun, None where nothing is new.
+
+        Raises TransportError, and is to be called again, when the positions cannot be had yet.
+        """
+        if self._granted is None:
+            return None
+        positions = self.starting_positions(self._granted)
+        self.client.assign([Position(*p, offset) for p, offset in positions.items()])
+        self._granted = None
+        if not self._start.earliest and positions:
+            # So that a partition added from now on is told from those that begin at the end.
+            self.commit(positions)
+        return positions
+
+    def starting_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the group goes on. Raises TopicRecreatedError where its positions are of another topic."""
+        if not partitions:
+            return {}
+        topics = {p.topic for p in partitions}
+        everything = [TopicPartition(t, n) for t in topics for n in range(self._catalogue.partition_count(t))]
+        committed = self._committed({*everything, *partitions})
+        for topic in topics:
+            of_topic = [found for p, found in committed.items() if p.topic == topic]
+            self._states[topic] = seen_by_group(topic, self.group, self._states[topic], of_topic)
+        catalogue = self._catalogue
+        return starting_positions(
+            partitions, committed, self._states, self._start, catalogue.first_offsets, catalogue.end_offsets
+        )
+
+    def _on_assign(self, consumer: Client, partitions: list[Position]) -> None:
+        self.identity = consumer.consumer_group_metadata()
+        self._granted = [TopicPartition(p.topic, p.partition) for p in partitions]
+        consumer.assign([])
+
+    def _on_revoke(self, consumer: Client, partitions: list[Position]) -> None:
+        self._granted = None
+        self._on_revoked()
+        consumer.unassign()
+
+    # --- positions on the brokers
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        found = self._committed([partition]).get(partition)
+        return None if found is None else found.offset
+
+    def _committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        doing = f"asking for the positions of group {self.group}"
+        try:
+            answers = self.client.committed([Position(*p) for p in partitions], timeout=REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            raise transport_error(error.args[0], doing) from error
+        for answer in answers:
+            if answer.error is not None:
+                raise transport_error(answer.error, doing)
+        return {
+            TopicPartition(a.topic, a.partition): Committed(a.offset, a.metadata or "")
+            for a in answers
+            if a.offset >= 0
+        }
+
+    def positions(self, positions: Mapping[TopicPartition, int]) -> list[Position]:
+        """As they are committed, with the text that goes with them."""
+        return [
+            Position(p.topic, p.partition, offset, self._states[p.topic].metadata) for p, offset in positions.items()
+        ]
+
+    def commit(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Without a transaction. Raises FencedError when this member has lost its partitions, else TransportError."""
+        try:
+            done = self.client.commit(offsets=self.positions(positions), asynchronous=False)
+            failed = next((p.error for p in done or () if p.error is not None), None)
+        except KafkaException as error:
+            failed = error.args[0]
+        if failed is None:
+            return
+        if failed.code() in MEMBERSHIP_LOST:
+            raise FencedError(
+                f"group {self.group} has given the batch's partitions away ({failed.str()}); drop it and poll again"
+            )
+        raise transport_error(failed, f"committing positions of group {self.group}")
+
+    # --- troubles
+
+    def look_at_topics(self, *, at_once: bool = False) -> None:
+        """Now and then, or at once, asks whether the topics are still the ones that the positions belong to; never
+        waits for the answer. Raises TopicRecreatedError, UnknownTopicError."""
+        for topic in [topic for topic, asked in self._asked.items() if asked.done()]:
+            if self._catalogue.answer(self._asked.pop(topic), topic).id != self._states[topic].id:
+                raise recreated(topic, self.group)
+        now = time.monotonic()
+        if not self._asked and self._states and (at_once or now - self._asked_at > self._look_every_s):
+            self._asked_at = now
+            self._asked = self._catalogue.ask_states(self._topics)
+
+    def must_be_same(self, topic: str) -> None:
+        """Raises TopicRecreatedError where the topic is not the one that the positions belong to."""
+        if self._catalogue.state(topic).id != self._states[topic].id:
+            raise recreated(topic, self.group)
+
+    def failed(self, error: KafkaError) -> TransportError:
+        """What an error of the client means. A client that cannot go on is ended, and the next poll makes another."""
+        if error.code() in ANOTHER_PROCESS or (error.fatal() and "instance" in error.str()):
+            self._replaced = TransportError(
+                f"another process has joined group {self.group} as {self._settings.get('group.instance.id')}:"
+                " each process needs a log.instance_id of its own"
+            )
+            return self._replaced
+        if error.fatal():
+            self.close()
+            self._on_revoked()
+        return transport_error(error, self._doing)
+
+    def is_heard(self) -> None:
+        """The brokers have answered."""
+        self._away = None
+
+    def raise_when_away(self) -> None:
+        """While the brokers were last heard of as away, nothing read means only then that there is nothing."""
+        error = self._away
+        if error is None:
+            return
+        if is_brokers_away(error):
+            try:
+                self.client.list_topics(self._topics[0], timeout=_LOOK_WITHIN_S)
+            except KafkaException as still:
+                raise transport_error(error, self._doing) from still
+            self._away = None
+            return
+        self._away = None
+        raise transport_error(error, self._doing)
+
+    def _note_error(self, error: KafkaError) -> None:
+        """Called within polls."""
+        if is_not_let_in(error) or (is_brokers_away(error) and self._away is None):
+            self._away = error
