@@ -135,7 +135,7 @@ class LogSection(ClientSection):
 
     @model_validator(mode="after")
     def _transactions_end_before_sessions(self) -> LogSection:
-        if self.transaction_timeout_ms >= self.session_timeout_ms:
+        if self.kind != "embedded" and self.transaction_timeout_ms >= self.session_timeout_ms:
             raise ValueError("transaction_timeout must be below session_timeout: a dead member's work would outlive it")
         return self
 
