@@ -82,7 +82,7 @@ def _version(info: Mapping[str, Any], clustered: bool) -> _Found:
 
 
 def _mode(info: Mapping[str, Any], clustered: bool) -> _Found:
-    mode = info.get("redis_mode", "standalone")
+    mode = info.get("redis_mode", info.get("server_mode", "standalone"))  # Valkey calls it the latter
     if mode == "cluster" and not clustered:
         yield (
             "fail",

@@ -47,6 +47,12 @@ def passes_with_time(error: Exception) -> bool:
     return type(error) is ClusterError  # redirected too often
 
 
+def is_worth_another_try(error: Exception) -> bool:
+    """Whether it may pass within the retries. A slot that redis-py has asked for sixteen times already is being moved,
+    which takes longer."""
+    return passes_with_time(error) and type(error) is not ClusterError
+
+
 class ClusterClient(RedisCluster):
     """redis-py's client of a Redis Cluster, with backoff between its attempts (it has none of its own)."""
 
@@ -60,7 +66,7 @@ class ClusterClient(RedisCluster):
 
     def patiently(self, do: Callable[[], _T]) -> _T:
         """`do`, again and again with backoff as long as its error passes with time and there are attempts left."""
-        return self._patience.call_with_retry(do, lambda error: None, is_retryable=passes_with_time)
+        return self._patience.call_with_retry(do, lambda error: None, is_retryable=is_worth_another_try)
 
     def primary_of(self, key: str | bytes) -> ClusterNode:
         """The primary that the key's slot is on, as far as known. Raises SlotNotCoveredError."""
@@ -98,7 +104,7 @@ def cluster(settings: RedisSettings, retries: int) -> ClusterClient:
     return patience.call_with_retry(
         lambda: ClusterClient(host, port, patience=_patience(retries), **client),
         lambda error: None,
-        is_retryable=passes_with_time,
+        is_retryable=is_worth_another_try,
     )
 
 
@@ -106,7 +112,7 @@ def _patience(retries: int) -> Retry:
     return Retry(
         ExponentialWithJitterBackoff(cap=1.0, base=0.02),
         retries,
-        supported_errors=(*_AWAY, *_MOVING, ClusterError, RedisClusterException, TimeoutError),
+        supported_errors=(*_AWAY, *_MOVING, RedisClusterException, TimeoutError),
     )
 
 

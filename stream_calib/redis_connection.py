@@ -35,7 +35,7 @@ from stream_calib import metrics, redis_clients
 from stream_calib.config_connections import RedisSection
 from stream_calib.errors import ConfigurationError, StreamCalibError
 from stream_calib.redis_checks import inspect_server
-from stream_calib.redis_clients import RedisClient, passes_with_time, pipelined
+from stream_calib.redis_clients import RedisClient, is_worth_another_try, passes_with_time, pipelined
 from stream_calib.redis_settings import redis_settings
 
 _LOG = logging.getLogger(__name__)
@@ -189,7 +189,7 @@ class LuaScript:
                 client, [(keys[0], ("EVALSHA", self.sha, len(keys), *keys, *args)) for keys, args in calls]
             )
         for i, reply in enumerate(replies):
-            if isinstance(reply, NoScriptError) or (isinstance(reply, Exception) and passes_with_time(reply)):
+            if isinstance(reply, Exception) and (isinstance(reply, NoScriptError) or is_worth_another_try(reply)):
                 replies[i] = self(client, *calls[i])  # which knows what to do about it
         with answering(self._error_class, f"running {self._file_names[-1]}"):
             for reply in replies:

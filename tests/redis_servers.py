@@ -273,14 +273,11 @@ class RedisClusterServers:
             wait_until(lambda: client.info("replication")["role"] == "master", "failed over")
         return replica
 
-    def move_slot(self, slot: int, to: RedisProcess, *, finish: bool) -> None:
-        """Begins to move a slot, as resharding does; with `finish` its keys too, and everybody is told."""
-        source = self._owner(slot)
-        with source.client() as giving, to.client() as taking:
+    def begin_to_move(self, slot: int, to: RedisProcess) -> None:
+        """As resharding does; `move_keys` goes on."""
+        with self._owner(slot).client() as giving, to.client() as taking:
             taking.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", _id(giving))
             giving.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", _id(taking))
-        if finish:
-            self.move_keys(slot, to)
 
     def move_keys(self, slot: int, to: RedisProcess, count: int | None = None) -> None:
         """Moves some keys, or all and then the slot itself."""
@@ -291,8 +288,11 @@ class RedisClusterServers:
                 giving.execute_command("MIGRATE", "127.0.0.1", to.port, "", 0, 5_000, "KEYS", *keys)
             if count is None:
                 new = _id(taking)
-                for client in (taking, giving):
-                    client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", new)
+                for node in (to, source, *self.nodes):
+                    with node.client() as told:
+                        info: Any = told.info("replication")
+                        if info["role"] == "master":
+                            told.execute_command("CLUSTER", "SETSLOT", slot, "NODE", new)
 
     def _owner(self, slot: int) -> RedisProcess:
         with self.nodes[0].client() as client:
