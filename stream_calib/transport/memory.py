@@ -60,6 +60,12 @@ class MemoryLog(Log):
             stored.first += cut
         return before
 
+    def skip(self, partition: TopicPartition, offsets: int) -> None:
+        """Test hook: the next offsets hold no record, as where transactions end or were aborted."""
+        with self._store.changed:
+            self._store.partition(partition).records += [None] * offsets
+            self._store.changed.notify_all()
+
     def fence(self, group: str, member: str) -> None:
         """Test hook: the member's session ends now, as if it had been silent for too long."""
         with self._store.changed:

@@ -43,7 +43,7 @@ class MemoryConsumer(Consumer):
                 self._heartbeat()
                 batch = self._read(max_records)
                 left_s = deadline - time.monotonic()
-                if batch.records or left_s <= 0:
+                if batch.ranges or left_s <= 0:
                     return batch
                 self._store.changed.wait(min(left_s, self._store.session_timeout_ms / 3_000))
 
@@ -144,10 +144,11 @@ class MemoryConsumer(Consumer):
         ranges: dict[TopicPartition, OffsetRange] = {}
         for partition, count in fair_counts(readable, backlog, max_records, self._turn).items():
             start = self._position(partition)
-            if found := self._store.partition(partition).read(start, count):
-                records += found
-                ranges[partition] = OffsetRange(start, start + len(found))
-                self._positions[partition] = start + len(found)
+            end = start + min(count, backlog[partition])
+            if end > start:
+                records += self._store.partition(partition).between(start, end)
+                ranges[partition] = OffsetRange(start, end)
+                self._positions[partition] = end
         self._turn += 1
         at_end = frozenset(p for p in self._assigned if self._position(p) == self._store.partition(p).end)
         return PolledBatch(records, ranges, at_end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from threading import Condition
 from uuid import uuid4
 
@@ -14,10 +15,10 @@ from stream_calib.transport.port import Outgoing, Record, TopicPartition
 
 @dataclass(slots=True)
 class StoredPartition:
-    """What one partition holds: `records[i]` has offset `first + i`."""
+    """What one partition holds: `records[i]` has offset `first + i`; None where the offset holds no record."""
 
     first: int = 0
-    records: list[Record] = field(default_factory=list)
+    records: list[Record | None] = field(default_factory=list)
 
     @property
     def end(self) -> int:
@@ -25,7 +26,11 @@ class StoredPartition:
 
     def read(self, start: int, max_records: int) -> list[Record]:
         skip = max(0, start - self.first)
-        return self.records[skip : skip + max_records]
+        return list(islice((record for record in self.records[skip:] if record), max_records))
+
+    def between(self, start: int, end: int) -> list[Record]:
+        """Records with start <= offset < end."""
+        return [record for record in self.records[max(0, start - self.first) : end - self.first] if record]
 
 
 @dataclass(slots=True)
