@@ -82,7 +82,7 @@ ROLE_PAUSES = _counter(
     set_by="every role",
 )
 
-# --- batches and the log (workers/batch_stages.py, workers/calibrate.py, workers/monitor.py)
+# --- batches and the log (workers/batch_stages.py, workers/input_metrics.py, workers/input_gaps.py, workers/rejects.py)
 
 BATCH_STAGE_SECONDS = _histogram(
     "stream_calib_batch_stage_seconds",
@@ -130,7 +130,7 @@ REJECTED = _counter(
     set_by="calibrate, monitor",
 )
 
-# --- calibrate (workers/calibrate.py)
+# --- calibrate (workers/calibrate.py, workers/calibrate_status.py)
 
 SCORES_SERVED = _counter(
     "stream_calib_scores_served_total",
@@ -172,7 +172,7 @@ SNAPSHOT_DAMAGED = _gauge(
     set_by="calibrate, live calibration",
 )
 
-# --- monitor (workers/monitor.py and what it is made of)
+# --- monitor (workers/monitor.py, workers/monitored_model.py, workers/pane_metrics.py)
 
 ROWS_JOINED = _counter(
     "stream_calib_rows_applied_total",
@@ -280,7 +280,7 @@ ALERTS_DELIVERED = _counter(
 )
 ALERTS_OPEN = _gauge(
     "stream_calib_alerts_open",
-    "Alerts of the kind that are open",
+    "1 while an alert of the kind is open",
     ["model", "kind"],
     set_by="alert, by lease",
 )

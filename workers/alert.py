@@ -79,6 +79,7 @@ class OutboxDelivery:
         self._open = None
         for kind in self._told:
             metrics.ALERTS_OPEN.remove(str(self._key), kind)
+        metrics.OUTBOX_LENGTH.remove(str(self._key))
         self._told.clear()
 
     def release(self) -> None:

@@ -24,6 +24,7 @@ from workers.batch_stages import Batch, Batches
 from workers.calibrate_status import CalibrateStatus
 from workers.calibrate_transform import Calibrated, Transform
 from workers.deployment import connect_state, member_name, open_log, open_registry
+from workers.input_metrics import InputMetrics
 from workers.rejects import RejectCounts
 from workers.role import Role, wall_clock_ms
 from workers.status_board import StatusBoard
@@ -76,8 +77,11 @@ class Calibrate(Role):
         """What the steps use from now on."""
         self._log, self._consumer, self._models, self._status = log, consumer, models, status
         self._transform = Transform(self._config, models.admit)
+        self._input_metrics = InputMetrics(self.name, log)
+        self._opened.callback(self._input_metrics.close)
         self._passed.clear()
         self._fitting.clear()
+        self._joined_by = self._clock_ms() + 2 * self._config.log.session_timeout_ms
 
     def step(self) -> bool:
         self._models.refresh()
@@ -106,6 +110,8 @@ class Calibrate(Role):
         return True
 
     def ready(self) -> str | None:
+        if self._waiting is None and self._clock_ms() < self._joined_by and not self._consumer.assignment():
+            return "waits for partitions"  # later it is a spare: there are more members than partitions
         return self._waiting
 
     def close(self) -> None:
@@ -237,6 +243,9 @@ class Calibrate(Role):
         self._waiting = waiting
 
     def _report(self) -> None:
+        now = self._clock_ms()
+        if self._input_metrics.due(now):
+            self._input_metrics.observe(now, {p: self._consumer.position(p) for p in self._consumer.assignment()}, {})
         self._status.report(self._models, self._facts)
 
     def _facts(self) -> dict[str, Any]:

@@ -27,8 +27,10 @@ from stream_calib.events.dead_letters import dead_letters
 from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.transport.port import OffsetRange, PolledBatch, Record, TopicPartition
 from stream_calib.windows.panes import PaneSettings
+from workers.batch_stages import Batches
 from workers.deployment import connect_state, member_name, open_gaps, open_log, open_registry
 from workers.input_gaps import Gap, skippable
+from workers.input_metrics import InputMetrics
 from workers.input_reports import InputReport, idle_label_inputs, too_far_ahead
 from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
 from workers.monitor_models import MonitorModels
@@ -63,6 +65,8 @@ class Monitor(Role):
         self._decoder = LabelDecoder(config)
         self._opened = ExitStack()
         self._rejected = RejectCounts()
+        self._batches = Batches(self.name, config.telemetry)
+        self._batch = self._batches.next()
 
     def open(self) -> None:
         self.close()
@@ -89,10 +93,13 @@ class Monitor(Role):
             self._registry.add(key)
         self._models.open(self._registry.known())
         self._consumer = self._opened.enter_context(log.consumer(GROUP, self._partitions.topics, member=self._member))
+        self._input_metrics = InputMetrics(self.name, log)
+        self._opened.callback(self._input_metrics.close)
 
     def step(self) -> bool:
         try:
-            return self._step()
+            with self._batches.next() as self._batch:
+                return self._step()
         except (StateUnavailableError, TransportError):
             self._models.forget()
             self._positions.clear()
@@ -113,6 +120,9 @@ class Monitor(Role):
             behind = self._models.behind()
             self._seek([p for p in self._positions if self._partitions.keys[p] in behind])
             self._tell_rewinds(behind)
+            if self._input_metrics.due(now):
+                clocks_ms = {p: self._models.clock_ms(self._partitions.keys[p]) for p in self._positions}
+                self._input_metrics.observe(now, self._positions, clocks_ms)
             self._gaps.close_past(now, self._settings.horizon_ms + self._settings.label_lateness_ms)
         busy = any(partition not in self._idle_since for partition in self._positions)
         if now - self._reported_at >= (_REPORT_BUSY_MS if busy or self._reported_busy else _EVERY_MS):
@@ -129,7 +139,8 @@ class Monitor(Role):
 
     def _poll(self) -> PolledBatch:
         try:
-            return self._consumer.poll(self._records_a_poll, _POLL_MS)
+            with self._batch.stage("fetch"):
+                return self._consumer.poll(self._records_a_poll, _POLL_MS)
         except PositionLostError as error:
             self._go_on(error)
             return PolledBatch()
@@ -205,13 +216,16 @@ class Monitor(Role):
                 # The consumer went elsewhere (to a committed position); nothing between may be left out.
                 self._seek([partition])
                 continue
-            read[partition] = self._read(partition, by_partition[partition], span)
+            self._batch.read(partition.topic, len(by_partition[partition]))
+            with self._batch.stage("decode"):
+                read[partition] = self._read(partition, by_partition[partition], span)
             self._refuse(by_partition[partition], read[partition].rejects)
         self._fit_polls(len(polled.records), sum(one.rows for one in read.values()))
         parts = {p: self._partitions.keys[p] for p in read}
-        rewound = self._models.apply(
-            lambda key: [ModelPart(parts[p], one.of(key), one.signatures(key)) for p, one in read.items()]
-        )
+        with self._batch.stage("apply"):
+            rewound = self._models.apply(
+                lambda key: [ModelPart(parts[p], one.of(key), one.signatures(key)) for p, one in read.items()]
+            )
         for partition in read:
             end = self._positions[partition] = polled.ranges[partition].end
             self._uncommitted.add(partition)
@@ -290,7 +304,8 @@ class Monitor(Role):
             due = {p: self._positions[p] for p in self._uncommitted if p in self._positions}
             self._uncommitted.clear()
             try:
-                self._consumer.commit([], due)
+                with self._batch.stage("commit"):
+                    self._consumer.commit([], due)
             except FencedError as error:
                 _LOG.info("positions were not committed: %s", error)
             except TransportError as error:

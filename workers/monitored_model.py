@@ -16,6 +16,7 @@ from stream_calib.windows.registration import claim_generation, claim_topics, re
 from stream_calib.windows.shard_store import Mark
 from workers.deployment import State
 from workers.monitor_inputs import Signatures
+from workers.pane_metrics import PaneMetrics
 
 CLOSER_LEASE = "closer"
 _LEASE_MS = 5_000
@@ -67,6 +68,7 @@ class MonitoredModel:
             idle_inputs=idle_inputs,
             may_expire=self._may_expire,
         )
+        self._pane_metrics = PaneMetrics(str(self.key), state.store, config.windows.pane_ms)
         state.shards.attach()
 
     def claim(self, topic_ids: Mapping[str, str]) -> None:
@@ -145,13 +147,16 @@ class MonitoredModel:
             self._lease_asked = now
             if self._state.store.acquire_lease(CLOSER_LEASE, self._member, _LEASE_MS):
                 self._lease_until = now + _LEASE_MS
-        metrics.CLOSER_LEASE.labels(str(self.key)).set(now < self._lease_until)
         if now < self._lease_until:
+            self._pane_metrics.observe(now, self._closer.watermarks)
             self._closer.advance()
+        else:
+            self._pane_metrics.withdraw()
 
     def release(self) -> None:
         """Gives the lease up."""
         self._lease_until = 0
+        self._pane_metrics.withdraw()
         self._state.store.release_lease(CLOSER_LEASE, self._member)
 
     def _may_expire(self, request: Request, matured: int) -> bool:

@@ -32,6 +32,7 @@ class PaneMetrics:
         self._request = ""
         self._at_ms = 0
         self._holds = False
+        metrics.CLOSER_LEASE.labels(model).set(0)
 
     def observe(self, now_ms: int, watermarks: Mapping[str, int | None]) -> None:
         """`watermarks`: side ("s" or "l") -> epoch milliseconds, None where it is not known yet.

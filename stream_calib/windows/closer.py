@@ -74,6 +74,8 @@ class Closer:
         self._idle_inputs = idle_inputs
         self._may_expire = may_expire
         self._committed = Committed(state)
+        self.watermarks: dict[str, int | None] = {}
+        """Side ("s", "l") -> its watermark when it was last looked at, epoch milliseconds; None: not known yet."""
 
     def advance(self) -> bool:
         """Does what can be done now, a bounded piece of it; True when something was done.
@@ -148,7 +150,7 @@ class Closer:
         if at is None:
             return False
         inputs = self._committed.inputs(at.inputs)
-        low = self._watermark(shards, inputs.scores, {})
+        low = self.watermarks["s"] = self._watermark(shards, inputs.scores, {})
         if low is None:
             return False
         last = self._last_below(low)
@@ -176,7 +178,7 @@ class Closer:
         inputs = self._committed.inputs(at.inputs)
         excluded = {i: end for i, end in self._idle_inputs().items() if i in inputs.labels}
         scores = self._watermark(shards, inputs.scores, {})
-        labels = self._watermark(shards, inputs.labels, excluded)
+        labels = self.watermarks["l"] = self._watermark(shards, inputs.labels, excluded)
         if scores is None or labels is None:
             return False
         low = min(scores, labels)

@@ -77,9 +77,9 @@ class Running:
         self.models = ServedModels(config, registry, self.states.__getitem__, self.clock)
         self.put: Any = lambda key, status: self.statuses[key].append(status)
         board = lambda key: SimpleNamespace(put=lambda status: self.put(key, status))  # noqa: E731 - a stand-in
-        status = CalibrateStatus(config, "a", board, self.clock)  # type: ignore[arg-type]  # a stand-in of the board
+        self.status = CalibrateStatus(config, "a", board, self.clock)  # type: ignore[arg-type]  # a stand-in of the board
         self.consumer = self.log.consumer(GROUP, ["scores"], member="a")
-        self.role.work_with(self.log, self.consumer, self.models, status)
+        self.role.work_with(self.log, self.consumer, self.models, self.status)
 
     def away(self, away: bool = True) -> None:
         for state in [*self.states.values(), self.states["deployment"]]:
@@ -307,3 +307,16 @@ def test_a_batch_that_needs_a_state_that_is_away_is_polled_again() -> None:
     made.role.step()
     _, b = map(json.loads, made.read("calibrated"))
     assert (b["event_id"], b["stream_calib"]["m"]["snapshot"]) == ("b", version)
+
+
+def test_a_member_without_partitions_is_ready_once_it_must_be_a_spare() -> None:
+    made = Running(configuration())
+    made.role.step()
+    assert made.role.ready() is None
+    spare = made.log.consumer(GROUP, ["scores"], member="b")
+    made.role.work_with(made.log, spare, made.models, made.status)
+    made.role.step()
+    assert spare.assignment() == frozenset()
+    assert made.role.ready() == "waits for partitions"
+    made.clock.now_ms += 2 * made.config.log.session_timeout_ms
+    assert made.role.ready() is None

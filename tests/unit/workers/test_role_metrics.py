@@ -1,13 +1,11 @@
-"""What roles export of lag, panes and alerts, and that it is withdrawn with what it spoke of."""
+"""What roles export of inputs and panes, and that it is withdrawn with what it spoke of."""
 
 from __future__ import annotations
 
 import pytest
 from prometheus_client import REGISTRY
 
-from stream_calib.alerts.model import AlertKind, AlertState, make_alert
 from stream_calib.events.blocks import SERVED_ONE
-from stream_calib.events.contracts import ModelKey
 from stream_calib.transport.memory import MemoryLog
 from stream_calib.transport.port import Outgoing, TopicPartition
 from stream_calib.windows.memory_state import MemoryState
@@ -15,8 +13,7 @@ from stream_calib.windows.pane_record import PaneRecord
 from stream_calib.windows.panes import ENDED_CLOCK_MS
 from stream_calib.windows.state_store import Commit
 from stream_calib.windows.walk import LOSS_SCALE
-from workers.alert_metrics import AlertMetrics
-from workers.input_lag import InputLag
+from workers.input_metrics import InputMetrics
 from workers.pane_metrics import PaneMetrics
 
 HOUR_MS = 3_600_000
@@ -26,27 +23,32 @@ def sample(name: str, **labels: str) -> float | None:
     return REGISTRY.get_sample_value(f"stream_calib_{name}", labels)
 
 
-# --- lag
+# --- inputs
 
 
 def lag(role: str, partition: int) -> float | None:
     return sample("input_lag_records", role=role, topic="scores", partition=str(partition))
 
 
-def test_lag_is_told_of_the_partitions_that_are_read() -> None:
+def clock(partition: int) -> float | None:
+    return sample("input_clock_timestamp_seconds", topic="scores", partition=str(partition))
+
+
+def test_lag_and_clock_are_told_of_the_partitions_that_are_read() -> None:
     log = MemoryLog()
     log.create_topic("scores", 2)
     log.produce([Outgoing("scores", None, b"x", (), 0)] * 5)
     first, second = TopicPartition("scores", 0), TopicPartition("scores", 1)
-    seen = InputLag("r1", log)
-    seen.observe(10_000, {first: 2, second: 0})
+    seen = InputMetrics("r1", log)
+    seen.observe(10_000, {first: 2, second: 0}, {first: 7_000, second: ENDED_CLOCK_MS})
+    assert (clock(0), clock(1)) == (7, None), "the end of a topic is no time"
     assert (lag("r1", 0), lag("r1", 1)) == (3, 0)
-    seen.observe(11_000, {first: 5})
-    assert (lag("r1", 0), lag("r1", 1)) == (3, 0)
-    seen.observe(15_000, {first: 5})
+    assert (seen.due(14_999), seen.due(15_000)) == (False, True)
+    seen.observe(15_000, {first: 5}, {first: None})
     assert (lag("r1", 0), lag("r1", 1)) == (0, None)
+    assert clock(0) == 7
     seen.close()
-    assert lag("r1", 0) is None
+    assert (lag("r1", 0), clock(0)) == (None, None)
 
 
 # --- panes
@@ -130,40 +132,3 @@ def test_watermarks_and_the_open_request_are_told_and_withdrawn_with_the_lease()
     assert sample("closer_lease", model="p4/1") == 0
     assert sample("watermark_timestamp_seconds", model="p4/1", side="l") is None
     seen.withdraw()
-
-
-# --- alerts
-
-
-def alert(kind: AlertKind, state: AlertState, pane: int) -> bytes:
-    key = ModelKey("a1", "1")
-    return make_alert(key, "g", kind, state, pane=pane, since_ms=0, diagnosis="").encode()
-
-
-def test_open_alerts_and_the_outbox_are_told() -> None:
-    state = MemoryState()
-    state.commit(Commit(appends={"outbox": [alert("psi", "open", 1), alert("label_outage", "open", 2)]}))
-    seen = AlertMetrics("a1/1", state)
-    seen.observe(10_000)
-    assert sample("alerts_open", model="a1/1", kind="psi") == 1
-    assert sample("alerts_open", model="a1/1", kind="refit_failed") == 0
-    assert sample("alert_outbox_length", model="a1/1") == 2
-    state.commit(Commit(fields={"outbox_sent": "3"}, appends={"outbox": [alert("psi", "close", 3)]}))
-    seen.observe(11_000)
-    assert sample("alerts_open", model="a1/1", kind="psi") == 0
-    assert sample("alerts_open", model="a1/1", kind="label_outage") == 1
-    assert sample("alert_outbox_length", model="a1/1") == 0
-    seen.withdraw()
-    assert sample("alerts_open", model="a1/1", kind="label_outage") is None
-
-
-def test_an_outbox_that_was_wiped_is_read_anew() -> None:
-    state = MemoryState()
-    entry = alert("psi", "open", 1)
-    state.commit(Commit(fields={"outbox_sent": "1"}, appends={"outbox": [entry]}))
-    seen = AlertMetrics("a2/1", state)
-    seen.observe(10_000)
-    assert sample("alerts_open", model="a2/1", kind="psi") == 1
-    seen._state = MemoryState()
-    seen.observe(11_000)
-    assert sample("alerts_open", model="a2/1", kind="psi") == 0
