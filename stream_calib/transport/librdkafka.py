@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from uuid import uuid4
 
 from confluent_kafka import Consumer as Client
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
@@ -13,7 +12,6 @@ from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, Resource
 
 from stream_calib.config_connections import LogSection
 from stream_calib.errors import TransportError, UnknownTopicError
-from stream_calib.transport.kafka_positions import group_name, transactional_id
 from stream_calib.transport.librdkafka_consumer import LibrdkafkaConsumer
 from stream_calib.transport.librdkafka_errors import transport_error
 from stream_calib.transport.librdkafka_records import split
@@ -62,10 +60,10 @@ class LibrdkafkaLog(Log):
             raise TransportError(f"topic {topic} exists with {found} partitions, not {partitions}")
 
     def partitions(self, topic: str) -> int:
-        return self._topics.state(topic).partitions
+        return self._topics.identity(topic).partitions
 
     def topic_id(self, topic: str) -> str:
-        return self._topics.state(topic).id
+        return self._topics.identity(topic).id
 
     def end_offset(self, partition: TopicPartition) -> int:
         return self._topics.end_offsets([partition])[partition]
@@ -81,7 +79,7 @@ class LibrdkafkaLog(Log):
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
     def group_positions(self, group: str, topic: str) -> Mapping[int, int] | None:
-        name = group_name(self._section.group_prefix, group)
+        name = self._group_name(group)
         wanted = [Position(topic, p) for p in range(self.partitions(topic))]
         asked = self._topics.admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(name, wanted)], request_timeout=REQUEST_TIMEOUT_S
@@ -92,7 +90,7 @@ class LibrdkafkaLog(Log):
     def try_transaction(self) -> None:
         if self._section.delivery != "exactly_once":
             return
-        writer = self._transactional_writer(transactional_id(self._section.group_prefix, "check", uuid4().hex))
+        writer = self._transactional_writer(f"{self._section.group_prefix}.trial")
         try:
             writer.try_one()
         finally:
@@ -109,13 +107,13 @@ class LibrdkafkaLog(Log):
         member: str,
         start: StartAt = StartAt(),  # noqa: B008 - StartAt is an immutable tuple
     ) -> LibrdkafkaConsumer:
-        prefix = self._section.group_prefix
+        name = self._group_name(group)
         writer: TransactionalWriter | PlainWriter
         if self._section.delivery == "exactly_once":
-            writer = self._transactional_writer(transactional_id(prefix, group, self._section.instance_id or member))
+            writer = self._transactional_writer(f"{name}.{self._section.instance_id or member}")
         else:
             writer = PlainWriter(self._topics, self._settings, _WRITE_TIMEOUT_MS)
-        settings = self._settings.consumer(group_name(prefix, group))
+        settings = self._settings.consumer(name)
         return LibrdkafkaConsumer(settings, self._topics, writer, topics, start, self._section.metadata_max_age_ms)
 
     def read(self, partition: TopicPartition, start: int, max_records: int) -> list[Record]:
@@ -154,6 +152,9 @@ class LibrdkafkaLog(Log):
     def _next(self) -> list[object]:
         assert self._reader is not None
         return list(self._reader.consume(1, _SLICE_S))
+
+    def _group_name(self, group: str) -> str:
+        return f"{self._section.group_prefix}.{group}"
 
     def _transactional_writer(self, transactional_id: str) -> TransactionalWriter:
         timeout_ms = self._section.transaction_timeout_ms + 2_000

@@ -12,9 +12,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import OffsetSpec
 
-from stream_calib.errors import FencedError, TransportError
-from stream_calib.transport.kafka_positions import lost_positions
-from stream_calib.transport.librdkafka_buffers import Buffer, take_fairly
+from stream_calib.errors import TransportError
+from stream_calib.transport.fetch_buffers import Buffer, take_fairly
+from stream_calib.transport.kafka_positions import HeldBack, not_read_here, positions_lost
 from stream_calib.transport.librdkafka_errors import UNKNOWN_TOPIC, transport_error
 from stream_calib.transport.librdkafka_member import GroupMember
 from stream_calib.transport.librdkafka_records import split
@@ -27,8 +27,7 @@ _LOG = logging.getLogger(__name__)
 _LEAST_TAKEN = 1_000
 _SLICE_S = 0.05
 _PAUSED_END_EVERY_S = 0.2
-_HELD_BACK_LOOK_EVERY_S = 5.0
-_HELD_BACK_AFTER_S = 15.0
+_HELD_BACK_LOOK_EVERY_S = 1.0
 
 
 class LibrdkafkaConsumer(Consumer):
@@ -56,7 +55,7 @@ class LibrdkafkaConsumer(Consumer):
         self._pauses_due = False
         self._paused_ends: dict[TopicPartition, Future[Any]] = {}
         self._paused_ends_at = 0.0
-        self._held_back: dict[TopicPartition, tuple[int, float]] = {}
+        self._held_back = HeldBack()
         self._held_back_at = 0.0
         self._turn = 0
         self._spans: dict[TopicPartition, OffsetRange] = {}
@@ -85,6 +84,8 @@ class LibrdkafkaConsumer(Consumer):
     def position(self, partition: TopicPartition) -> int:
         self._must_own(partition)
         self._go_back_to_committed()
+        if partition in self._unsettled:
+            raise TransportError(f"{partition}: where group {self._member.group} goes on is not known yet")
         return self._buffers[partition].position
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -191,9 +192,11 @@ class LibrdkafkaConsumer(Consumer):
         if isinstance(self._writer, TransactionalWriter):
             self._writer.settle()
         due = [p for p in self._buffers if p in self._unsettled]
-        for partition, offset in self._member.starting_positions(due).items():
-            self._begin(partition, offset)
-        self._unsettled.clear()
+        positions = self._member.starting_positions(due)
+        if positions is not None:
+            for partition, offset in positions.items():
+                self._begin(partition, offset)
+            self._unsettled.clear()
 
     def _begin(self, partition: TopicPartition, offset: int) -> None:
         self._buffers[partition].begin(offset)
@@ -208,12 +211,21 @@ class LibrdkafkaConsumer(Consumer):
             except KafkaException as error:
                 if error.args[0].code() not in (KafkaError._STATE, KafkaError._PREV_IN_PROGRESS):
                     raise transport_error(error.args[0], f"seeking {partition} to {offset}") from error
-                continue  # its fetcher has not started yet: the next round tries again
+                self._assign_again()
+                return
             del self._seeks[partition]
+
+    def _assign_again(self) -> None:
+        """Where a fetcher does not run, as after a lost position, librdkafka cannot seek but can begin anew."""
+        self._member.client.assign([Position(*p, self._seeks.get(p, b.fetched)) for p, b in self._buffers.items()])
+        for buffer in self._buffers.values():
+            buffer.end_seen = -1
+        self._seeks.clear()
+        self._pauses_due = bool(self._paused)
 
     def _forget_assignment(self) -> None:
         self._buffers, self._spans = {}, {}
-        self._seeks, self._paused_ends, self._held_back = {}, {}, {}
+        self._seeks, self._paused_ends = {}, {}
         self._unsettled, self._lost = set(), set()
 
     # --- ends
@@ -244,21 +256,11 @@ class LibrdkafkaConsumer(Consumer):
         if now - self._held_back_at < _HELD_BACK_LOOK_EVERY_S:
             return
         self._held_back_at = now
+        client, ends = self._member.client, []
         for partition in self._at_end() - self._paused:
-            position = self._buffers[partition].position
-            _, written = self._member.client.get_watermark_offsets(Position(*partition), cached=True)
-            known, since = self._held_back.get(partition, (-1, now))
-            if written <= position:
-                self._held_back.pop(partition, None)
-            elif known != position:
-                self._held_back[partition] = (position, now)
-            elif now - since > _HELD_BACK_AFTER_S:
-                _LOG.warning(
-                    "%s: %d offsets from %d on cannot be read: a transaction that another producer has left open holds"
-                    " them back; end that producer, or abort its transaction (kafka-transactions.sh)",
-                    *(partition, written - position, position),
-                )
-                self._held_back[partition] = (position, float("inf"))
+            _, end = client.get_watermark_offsets(Position(*partition), cached=True)
+            ends.append((partition, self._buffers[partition].position, end))
+        self._held_back.note(ends, now)
 
     # --- troubles
 
@@ -268,7 +270,7 @@ class LibrdkafkaConsumer(Consumer):
             return
         for topic in {p.topic for p in lost}:
             self._member.must_be_same(topic)
-        error = lost_positions(lost, self._catalogue.first_offsets(lost), self._catalogue.end_offsets(lost))
+        error = positions_lost(lost, self._catalogue.first_offsets(lost), self._catalogue.end_offsets(lost))
         if error is not None:
             raise error
         # It was a matter of a moment, as when a leader changes.
@@ -286,10 +288,7 @@ class LibrdkafkaConsumer(Consumer):
                 or partition in self._unsettled
                 or buffer.position < offset
             ):
-                raise FencedError(
-                    f"{partition} up to {offset} was not read by this member of group {self._member.group} since it"
-                    " got the partition; drop the batch and poll again"
-                )
+                raise not_read_here(self._member.group, partition, offset)
 
     def _must_own(self, partition: TopicPartition) -> None:
         if partition not in self._buffers:

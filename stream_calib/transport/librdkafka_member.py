@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -17,13 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 
 from stream_calib.errors import FencedError, TransportError
-from stream_calib.transport.kafka_positions import (
-    Committed,
-    TopicState,
-    recreated,
-    seen_by_group,
-    starting_positions,
-)
+from stream_calib.transport.kafka_positions import check_same_topic
 from stream_calib.transport.librdkafka_errors import (
     ANOTHER_PROCESS,
     MEMBERSHIP_LOST,
@@ -33,6 +28,8 @@ from stream_calib.transport.librdkafka_errors import (
 )
 from stream_calib.transport.librdkafka_topics import REQUEST_TIMEOUT_S, TopicCatalogue, client
 from stream_calib.transport.port import StartAt, TopicPartition
+
+_LOG = logging.getLogger(__name__)
 
 _GENERATION = slice(len("CGMDv2:"), len("CGMDv2:") + 4)
 _LOOK_WITHIN_S = 0.1
@@ -60,7 +57,7 @@ class GroupMember:
         self._look_every_s = look_every_ms / 1_000
         self._on_revoked = on_revoked
         self._doing = f"reading {', '.join(topics)} as group {self.group}"
-        self._states: dict[str, TopicState] = {}
+        self._ids: dict[str, str] = {}
         self._asked: dict[str, Future[Any]] = {}
         self._asked_at = 0.0
         self._client: Client | None = None
@@ -76,7 +73,7 @@ class GroupMember:
         if self._replaced is not None:
             raise self._replaced
         if self._client is None:
-            self._states = self._states or {topic: self._catalogue.state(topic) for topic in self._topics}
+            self._ids = self._ids or {topic: self._catalogue.identity(topic).id for topic in self._topics}
             self._client = client(Client, {**self._settings, "error_cb": self._note_error})
             self._client.subscribe(
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
@@ -103,27 +100,35 @@ class GroupMember:
         if self._granted is None:
             return None
         positions = self.starting_positions(self._granted)
+        if positions is None:
+            return None
         self.client.assign([Position(*p, offset) for p, offset in positions.items()])
         self._granted = None
-        if not self._start.earliest and positions:
-            # So that a partition added from now on is told from those that begin at the end.
-            self.commit(positions)
         return positions
 
-    def starting_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the group goes on. Raises TopicRecreatedError where its positions are of another topic."""
-        if not partitions:
-            return {}
-        topics = {p.topic for p in partitions}
-        everything = [TopicPartition(t, n) for t in topics for n in range(self._catalogue.partition_count(t))]
-        committed = self._committed({*everything, *partitions})
-        for topic in topics:
-            of_topic = [found for p, found in committed.items() if p.topic == topic]
-            self._states[topic] = seen_by_group(topic, self.group, self._states[topic], of_topic)
-        catalogue = self._catalogue
-        return starting_positions(
-            partitions, committed, self._states, self._start, catalogue.first_offsets, catalogue.end_offsets
-        )
+    def starting_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int] | None:
+        """Where the group goes on; None while that is not known. Raises TopicRecreatedError where its positions are of
+        another topic."""
+        committed = self._committed(partitions) if partitions else {}
+        fresh = [p for p in partitions if p not in committed]
+        if not fresh:
+            return committed
+        if not self._start.earliest:
+            # The owner of partition 0 begins the group: the ends of all partitions become committed positions at once,
+            # so that a partition without one is known to have been added later, and is read from its start.
+            for topic in sorted({p.topic for p in fresh}):
+                leading = TopicPartition(topic, 0)
+                if leading in fresh:
+                    self._begin_at_ends(topic)
+                    return None
+                if not self._committed([leading]):
+                    return None
+        return {**committed, **self._catalogue.first_offsets(fresh)}
+
+    def _begin_at_ends(self, topic: str) -> None:
+        every = [TopicPartition(topic, n) for n in range(self._catalogue.identity(topic).partitions)]
+        self.commit(self._catalogue.end_offsets(every))
+        _LOG.info("group %s begins at the ends of topic %s", self.group, topic)
 
     def _on_assign(self, consumer: Client, partitions: list[Position]) -> None:
         self.identity = consumer.consumer_group_metadata()
@@ -138,10 +143,9 @@ class GroupMember:
     # --- positions on the brokers
 
     def committed(self, partition: TopicPartition) -> int | None:
-        found = self._committed([partition]).get(partition)
-        return None if found is None else found.offset
+        return self._committed([partition]).get(partition)
 
-    def _committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+    def _committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         doing = f"asking for the positions of group {self.group}"
         try:
             answers = self.client.committed([Position(*p) for p in partitions], timeout=REQUEST_TIMEOUT_S)
@@ -150,17 +154,14 @@ class GroupMember:
         for answer in answers:
             if answer.error is not None:
                 raise transport_error(answer.error, doing)
-        return {
-            TopicPartition(a.topic, a.partition): Committed(a.offset, a.metadata or "")
-            for a in answers
-            if a.offset >= 0
-        }
+        found = {TopicPartition(a.topic, a.partition): a for a in answers if a.offset >= 0}
+        for topic, answer in ((p.topic, answer) for p, answer in found.items() if p.topic in self._ids):
+            check_same_topic(self.group, topic, self._ids[topic], answer.metadata)
+        return {p: answer.offset for p, answer in found.items()}
 
     def positions(self, positions: Mapping[TopicPartition, int]) -> list[Position]:
-        """As they are committed, with the text that goes with them."""
-        return [
-            Position(p.topic, p.partition, offset, self._states[p.topic].metadata) for p, offset in positions.items()
-        ]
+        """As they are committed: with the identity of their topic."""
+        return [Position(p.topic, p.partition, offset, self._ids[p.topic]) for p, offset in positions.items()]
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """Without a transaction. Raises FencedError when this member has lost its partitions, else TransportError."""
@@ -183,17 +184,16 @@ class GroupMember:
         """Now and then, or at once, asks whether the topics are still the ones that the positions belong to; never
         waits for the answer. Raises TopicRecreatedError, UnknownTopicError."""
         for topic in [topic for topic, asked in self._asked.items() if asked.done()]:
-            if self._catalogue.answer(self._asked.pop(topic), topic).id != self._states[topic].id:
-                raise recreated(topic, self.group)
+            found = self._catalogue.answer(self._asked.pop(topic), topic)
+            check_same_topic(self.group, topic, found.id, self._ids[topic])
         now = time.monotonic()
-        if not self._asked and self._states and (at_once or now - self._asked_at > self._look_every_s):
+        if not self._asked and self._ids and (at_once or now - self._asked_at > self._look_every_s):
             self._asked_at = now
-            self._asked = self._catalogue.ask_states(self._topics)
+            self._asked = self._catalogue.ask_identities(self._topics)
 
     def must_be_same(self, topic: str) -> None:
         """Raises TopicRecreatedError where the topic is not the one that the positions belong to."""
-        if self._catalogue.state(topic).id != self._states[topic].id:
-            raise recreated(topic, self.group)
+        check_same_topic(self.group, topic, self._catalogue.identity(topic).id, self._ids[topic])
 
     def failed(self, error: KafkaError) -> TransportError:
         """What an error of the client means. A client that cannot go on is ended, and the next poll makes another."""

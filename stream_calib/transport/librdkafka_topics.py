@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
@@ -13,7 +13,6 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from stream_calib.errors import TransportError, UnknownTopicError
-from stream_calib.transport.kafka_positions import TopicState
 from stream_calib.transport.librdkafka_errors import UNKNOWN_TOPIC, is_brokers_away, is_not_let_in, transport_error
 from stream_calib.transport.librdkafka_settings import ClientSettings, refused
 from stream_calib.transport.port import TopicPartition
@@ -23,6 +22,13 @@ T = TypeVar("T")
 REQUEST_TIMEOUT_S = 10.0
 _ANSWER_WITHIN_S = REQUEST_TIMEOUT_S + 5.0
 _SLICE_S = 0.1
+
+
+class TopicIdentity(NamedTuple):
+    """A topic as it is now. `id`: minted by the brokers at creation."""
+
+    id: str
+    partitions: int
 
 
 class TopicCatalogue:
@@ -36,21 +42,21 @@ class TopicCatalogue:
         self._counts: dict[str, tuple[float, int]] = {}
         self._trouble: KafkaError | None = None
 
-    def state(self, topic: str) -> TopicState:
+    def identity(self, topic: str) -> TopicIdentity:
         """Identity and partitions now. Raises UnknownTopicError where there is no such topic."""
-        return self.answer(self.ask_states([topic])[topic], topic)
+        return self.answer(self.ask_identities([topic])[topic], topic)
 
-    def ask_states(self, topics: Iterable[str]) -> dict[str, Future[Any]]:
+    def ask_identities(self, topics: Iterable[str]) -> dict[str, Future[Any]]:
         """What `answer` waits for."""
         asked: dict[str, Future[Any]] = self.admin.describe_topics(
             TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_S
         )
         return asked
 
-    def answer(self, asked: Future[Any], topic: str) -> TopicState:
+    def answer(self, asked: Future[Any], topic: str) -> TopicIdentity:
         description = self.wait_for(asked, f"asking for topic {topic}", topic)
         high, low = description.topic_id.get_most_significant_bits(), description.topic_id.get_least_significant_bits()
-        found = TopicState(str(UUID(int=(high % 2**64) << 64 | low % 2**64)), len(description.partitions))
+        found = TopicIdentity(str(UUID(int=(high % 2**64) << 64 | low % 2**64)), len(description.partitions))
         self._counts[topic] = (time.monotonic(), found.partitions)
         return found
 
@@ -59,11 +65,7 @@ class TopicCatalogue:
         known = self._counts.get(topic)
         if known is not None and time.monotonic() - known[0] < self._remembered_s:
             return known[1]
-        return self.state(topic).partitions
-
-    def forget(self) -> None:
-        """The next `partition_count` asks: what was known has led to an error."""
-        self._counts.clear()
+        return self.identity(topic).partitions
 
     def first_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self.offsets({p: OffsetSpec.earliest() for p in partitions})

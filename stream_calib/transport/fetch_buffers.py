@@ -1,7 +1,7 @@
-"""Records that librdkafka has handed over and no poll has given yet, by partition.
+"""Records that a Kafka client has handed over and no poll has given yet, by partition.
 
-librdkafka has one queue for all partitions, in the order of fetches. To be fair a poll takes more of it than it gives,
-and what is left over waits here, at most about as much as one poll more.
+Clients hand records over in the order of their fetches. To be fair a poll takes more of them than it gives, and what is
+left over waits here, at most about as much as one poll more.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Buffer:
         self.position = position
         """Offset of the next record that a poll would give."""
         self.fetched = position
-        """Offset after the last record that was handed over: librdkafka's own position."""
+        """Offset after the last record that was handed over: the client's own position."""
         self.records: list[Record] = []
         self.taken = 0
         """How many of `records` polls have given."""
         self.end_seen = -1
-        """Offset at which librdkafka last met the end of the partition."""
+        """Offset at which the client last met the end of the partition."""
 
     def __len__(self) -> int:
         return len(self.records) - self.taken
@@ -49,12 +49,12 @@ class Buffer:
         self.fetched = records[-1].offset + 1
 
     def meet_end(self, offset: int) -> None:
-        """librdkafka has passed everything up to `offset`, also what holds no record, and found no more there."""
+        """The client has passed everything up to `offset`, also what holds no record, and found no more there."""
         if offset >= self.fetched:
             self.fetched = self.end_seen = offset
 
     def take(self, count: int) -> list[Record]:
-        """The next records; the position moves behind them, and with the last one to where librdkafka is."""
+        """The next records; the position moves behind them, and with the last one to where the client is."""
         given = self.records[self.taken : self.taken + count] if count < len(self.records) else self.records
         self.taken += len(given)
         if self.taken >= len(self.records):

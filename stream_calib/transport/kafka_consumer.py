@@ -1,0 +1,373 @@
+"""A group member that reads through kafka-python.
+
+kafka-python joins the group and fetches inside our polls, and heartbeats in a thread of its own. It keeps positions over
+a rebalance by itself, also when another member had the partition in between; what a generation that does not follow
+ours says is therefore never believed, and its partitions begin again at the committed positions.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaConsumer, OffsetAndMetadata
+from kafka import TopicPartition as KafkaPartition
+from kafka.errors import (
+    FencedInstanceIdError,
+    KafkaError,
+    KafkaTimeoutError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
+from kafka.structs import MemberState
+
+from stream_calib.errors import FencedError, TransportError
+from stream_calib.transport.fetch_buffers import Buffer, take_fairly
+from stream_calib.transport.kafka_errors import MEMBERSHIP_LOST, transport_error
+from stream_calib.transport.kafka_positions import HeldBack, check_same_topic, not_read_here, positions_lost
+from stream_calib.transport.kafka_records import records_of
+from stream_calib.transport.kafka_topics import TopicCatalogue, opened
+from stream_calib.transport.kafka_writer import AnotherProcessError, PlainWriter, TransactionalWriter
+from stream_calib.transport.port import Consumer, OffsetRange, Outgoing, PolledBatch, StartAt, TopicPartition
+
+_LOG = logging.getLogger(__name__)
+
+_ANSWER_WITHIN_MS = 10_000
+_SETTLE_WITHIN_MS = 2_000
+_CLOSE_WITHIN_MS = 2_000
+_SLICE_MS = 100
+_TAKEN_AT_ONCE = 50_000
+_LOOK_AT_TOPICS_S = 1.0
+_NO_MEMBERSHIP = (-1, "")
+
+
+class KafkaMember(Consumer):
+    """See `Consumer`."""
+
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        topics: TopicCatalogue,
+        writer: TransactionalWriter | PlainWriter,
+        names: Sequence[str],
+        start: StartAt,
+    ) -> None:
+        """`settings`: of the client; `names`: the topics."""
+        self._settings = settings
+        self._group = str(settings["group_id"])
+        self._topics = topics
+        self._writer = writer
+        self._names = list(names)
+        self._start = start
+        self._doing = f"reading {', '.join(names)} as group {self._group}"
+        self._client: Any = None
+        self._ids: dict[str, str] = {}
+        self._looked_at_topics = 0.0
+        self._membership: Any = None
+        self._buffers: dict[TopicPartition, Buffer] = {}
+        self._unsettled: set[TopicPartition] = set()
+        """Assigned partitions whose position is not known: just assigned, or in a commit that failed."""
+        self._paused: frozenset[TopicPartition] = frozenset()
+        self._held_back = HeldBack()
+        self._another_process: TransportError | None = None
+        self._turn = 0
+
+    # --- the port
+
+    def poll(self, max_records: int, timeout_ms: int) -> PolledBatch:
+        deadline = time.monotonic() + timeout_ms / 1_000
+        client = self._running()
+        wait_ms = 0.0
+        while True:
+            self._check_topics()
+            self._settle(client)
+            self._pause_what_is_full(client, max_records)
+            self._fetch(client, wait_ms)
+            self._settle(client)
+            ready = {p: buffer for p, buffer in self._buffers.items() if p not in self._unsettled}
+            waiting = any(buffer.position < buffer.fetched for p, buffer in ready.items() if p not in self._paused)
+            wait_ms = min(_SLICE_MS, (deadline - time.monotonic()) * 1_000)
+            if waiting or wait_ms <= 0:
+                return self._give(client, ready, max_records)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(self._buffers)
+
+    def position(self, partition: TopicPartition) -> int:
+        self._must_own(partition)
+        self._settle(self._running())
+        if partition in self._unsettled:
+            raise TransportError(f"{partition}: the committed position of group {self._group} is not known yet")
+        return self._buffers[partition].position
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self._must_own(partition)
+        if offset < 0:
+            raise TransportError(f"{partition}: cannot seek to {offset}; offsets begin at 0")
+        self._begin(self._running(), partition, offset)
+
+    def commit(self, outputs: Sequence[Outgoing], positions: Mapping[TopicPartition, int]) -> None:
+        try:
+            for partition, offset in positions.items():
+                buffer = self._buffers.get(partition)
+                if buffer is None or partition in self._unsettled or offset > buffer.position:
+                    raise not_read_here(self._group, partition, offset)
+            offsets = {
+                KafkaPartition(*partition): OffsetAndMetadata(offset, self._ids[partition.topic], -1)
+                for partition, offset in positions.items()
+            }
+            if isinstance(self._writer, TransactionalWriter):
+                if outputs:
+                    self._writer.write(outputs, offsets, self._membership)
+                else:
+                    self._commit_positions(offsets)
+            else:
+                if offsets:
+                    self._refuse_when_the_group_moved_on(self._running())
+                self._writer.write(outputs)
+                self._commit_positions(offsets)
+        except TransportError as error:
+            self._unsettled |= positions.keys() & self._buffers.keys()
+            if isinstance(error, AnotherProcessError):
+                raise self._stopped_by_another_process() from error
+            raise
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        return self._committed(self._running(), partition, _ANSWER_WITHIN_MS)
+
+    def pause(self, partitions: frozenset[TopicPartition]) -> None:
+        self._paused = partitions
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        self._buffers, self._unsettled = {}, set()
+        self._writer.close()
+        if client is not None:
+            try:
+                client.close(autocommit=False, timeout_ms=_CLOSE_WITHIN_MS)
+            except KafkaError as error:
+                # Leaving only saves the others the session timeout, and close must not hide why the caller is ending.
+                _LOG.warning("a member of group %s ends without leaving it: %s", self._group, error)
+
+    # --- membership
+
+    def _running(self) -> Any:
+        if self._another_process is not None:
+            raise self._another_process
+        if self._client is None:
+            if not self._ids:
+                self._ids = {topic: found.id for topic, found in self._topics.identities(self._names).items()}
+            client = opened(KafkaConsumer, self._settings)
+            client.subscribe(self._names)
+            self._client = client
+        return self._client
+
+    def _take_up(self, client: Any) -> None:
+        """Notes the assignment when the group has settled on one."""
+        now = client.group_metadata()
+        if now.state is not MemberState.STABLE or now.generation_id < 0:
+            return
+        assigned = {TopicPartition(*partition) for partition in client.assignment()}
+        then = self._membership
+        if then is not None and _identity(then) == _identity(now) and assigned == self._buffers.keys():
+            return
+        # Nobody else can have had a partition that was ours in the generation just before.
+        follows = then is not None and now.member_id == then.member_id and now.generation_id <= then.generation_id + 1
+        kept = assigned & self._buffers.keys() if follows else set()
+        self._buffers = {p: self._buffers[p] if p in kept else Buffer(0) for p in sorted(assigned)}
+        self._unsettled = (self._unsettled & kept) | (assigned - kept)
+        self._membership = now
+
+    def _refuse_when_the_group_moved_on(self, client: Any) -> None:
+        then, now = self._membership, client.group_metadata()
+        if then is None or now.generation_id < 0 or _identity(then) != _identity(now):
+            raise FencedError(
+                f"group {self._group} has shared its partitions anew since the batch was read; drop it and poll again"
+            )
+
+    def _stopped_by_another_process(self) -> TransportError:
+        self._another_process = TransportError(
+            f"another process has joined group {self._group} as {self._settings.get('group_instance_id')}: each process"
+            " needs a log.instance_id of its own; end one of the two"
+        )
+        return self._another_process
+
+    # --- positions
+
+    def _settle(self, client: Any) -> None:
+        """Brings partitions whose position is not known to the committed one, or to where the group is to start."""
+        if not self._unsettled:
+            return
+        if isinstance(self._writer, TransactionalWriter):
+            self._writer.settle()
+        for partition in sorted(self._unsettled):
+            try:
+                offset = self._committed(client, partition, _SETTLE_WITHIN_MS)
+            except NotKnownYetError as error:
+                _LOG.info("%s", error)
+                return
+            if offset is None:
+                offset = self._starting_position(client, partition)
+            if offset is not None:
+                self._begin(client, partition, offset)
+
+    def _begin(self, client: Any, partition: TopicPartition, offset: int) -> None:
+        self._buffers[partition].begin(offset)
+        self._unsettled.discard(partition)
+        client.seek(KafkaPartition(*partition), offset)
+
+    def _committed(self, client: Any, partition: TopicPartition, timeout_ms: int) -> int | None:
+        doing = f"asking for the position of group {self._group} on {partition}"
+        try:
+            found = client.committed(KafkaPartition(*partition), metadata=True, timeout_ms=timeout_ms)
+        except KafkaTimeoutError as error:
+            raise NotKnownYetError(
+                f"{doing}: no answer within {timeout_ms / 1_000:g} s; the brokers are away, or a transaction with it is"
+                " still open"
+            ) from error
+        except KafkaError as error:
+            raise transport_error(error, doing) from error
+        if found is None or found.offset < 0:
+            return None
+        if partition.topic in self._ids:
+            check_same_topic(self._group, partition.topic, self._ids[partition.topic], found.metadata)
+        return int(found.offset)
+
+    def _starting_position(self, client: Any, partition: TopicPartition) -> int | None:
+        """Where a partition without a committed position begins; None: not yet known."""
+        if self._start.earliest:
+            first = self._topics.first_offsets([partition])[partition]
+            _LOG.info("group %s has no position on %s and begins at its start, %d", self._group, partition, first)
+            return first
+        # The owner of partition 0 begins the group: the ends of all partitions become committed positions at once, so
+        # that a partition without one is known to have been added later, and is read from its start.
+        leading = partition._replace(partition=0)
+        if self._committed(client, leading, _SETTLE_WITHIN_MS) is not None:
+            return self._topics.first_offsets([partition])[partition]
+        if partition != leading:
+            return None
+        every = [partition._replace(partition=p) for p in range(self._topics.identity(partition.topic).partitions)]
+        ends = self._topics.end_offsets(every)
+        self._commit_positions(
+            {KafkaPartition(*p): OffsetAndMetadata(end, self._ids[p.topic], -1) for p, end in ends.items()}
+        )
+        _LOG.info("group %s begins at the ends of topic %s", self._group, partition.topic)
+        return ends[partition]
+
+    def _commit_positions(self, offsets: Mapping[KafkaPartition, Any]) -> None:
+        if not offsets:
+            return
+        client = self._running()
+        self._refuse_when_the_group_moved_on(client)
+        try:
+            client.commit(dict(offsets), timeout_ms=_ANSWER_WITHIN_MS)
+        except FencedInstanceIdError as error:
+            raise AnotherProcessError(str(error)) from error
+        except MEMBERSHIP_LOST as error:
+            raise FencedError(
+                f"group {self._group} has given the batch's partitions away ({error}); drop it and poll again"
+            ) from error
+        except KafkaError as error:
+            raise transport_error(error, f"committing positions of group {self._group}") from error
+
+    # --- fetching
+
+    def _fetch(self, client: Any, wait_ms: float) -> None:
+        """Takes what kafka-python has; waits for the first record. Also joins, and shows that this member is alive."""
+        found: dict[Any, Any] = {}
+        try:
+            found = client.poll(timeout_ms=max(0.0, wait_ms), max_records=_TAKEN_AT_ONCE)
+        except NoOffsetForPartitionError:
+            pass  # new partitions without a committed position: `_settle` says where they begin
+        except (OffsetOutOfRangeError, LogTruncationError) as error:
+            self._raise_when_lost(client, error)
+        except FencedInstanceIdError as error:
+            raise self._stopped_by_another_process() from error
+        except KafkaError as error:
+            raise transport_error(error, self._doing) from error
+        self._take_up(client)
+        for partition, records in found.items():
+            source = TopicPartition(*partition)
+            buffer = self._buffers.get(source)
+            if buffer is not None and source not in self._unsettled:
+                buffer.add(records_of(source, records))
+        for source, buffer in self._buffers.items():
+            # Offsets that hold no record: the ends of transactions, what was aborted.
+            if source not in self._unsettled and (not len(buffer) or KafkaPartition(*source) in found):
+                fetched = client.position(KafkaPartition(*source), timeout_ms=_ANSWER_WITHIN_MS)
+                buffer.fetched = max(buffer.fetched, fetched or 0)
+
+    def _pause_what_is_full(self, client: Any, max_records: int) -> None:
+        """kafka-python goes on fetching only for partitions of which less than a poll's worth waits here."""
+        wanted = {
+            KafkaPartition(*p) for p, buffer in self._buffers.items() if p in self._paused or len(buffer) >= max_records
+        }
+        paused = client.paused()
+        if wanted != paused:
+            assigned = client.assignment()
+            client.pause(*((wanted - paused) & assigned))
+            client.resume(*((paused - wanted) & assigned))
+
+    def _give(self, client: Any, ready: Mapping[TopicPartition, Buffer], max_records: int) -> PolledBatch:
+        records, ranges = take_fairly(ready, self._paused, max_records, self._turn)
+        self._turn += 1
+        try:
+            at_end = self._at_end(client, ready)
+        except TransportError:
+            self._take_back(client, ranges)
+            raise
+        return PolledBatch(records, ranges, at_end)
+
+    def _take_back(self, client: Any, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
+        for partition, span in ranges.items():
+            self._begin(client, partition, span.start)
+
+    def _at_end(self, client: Any, ready: Mapping[TopicPartition, Buffer]) -> frozenset[TopicPartition]:
+        """Asks for the ends only of partitions that are past the last one known."""
+        due = [p for p, buffer in ready.items() if not len(buffer) and buffer.position >= buffer.end_seen]
+        if not due:
+            return frozenset()
+        # Not through this client: on its connection the answer would wait behind a fetch that waits for records.
+        for partition, end in self._topics.end_offsets(due).items():
+            ready[partition].end_seen = end
+        at_end = frozenset(p for p in due if ready[p].position >= ready[p].end_seen)
+        log_ends = ((p, client.highwater(KafkaPartition(*p)) or 0) for p in at_end)
+        self._held_back.note(((p, ready[p].end_seen, end) for p, end in log_ends), time.monotonic())
+        return at_end
+
+    # --- troubles
+
+    def _check_topics(self, *, now: bool = False) -> None:
+        """Looks now and then whether the topics are still the ones that our positions belong to."""
+        if now or time.monotonic() - self._looked_at_topics >= _LOOK_AT_TOPICS_S:
+            for topic, found in self._topics.identities(self._names).items():
+                check_same_topic(self._group, topic, found.id, self._ids[topic])
+            self._looked_at_topics = time.monotonic()
+
+    def _raise_when_lost(self, client: Any, error: KafkaError) -> None:
+        self._check_topics(now=True)
+        positions = {p: buffer.fetched for p, buffer in self._buffers.items() if p not in self._unsettled}
+        unread = [p for p in positions if p not in self._paused]
+        lost = positions_lost(
+            {p: positions[p] for p in unread}, self._topics.first_offsets(unread), self._topics.end_offsets(unread)
+        )
+        if lost is not None:
+            raise lost from error
+        if isinstance(error, LogTruncationError):
+            raise transport_error(error, self._doing) from error
+        # Else it was a matter of a moment, as when a leader changes.
+
+    def _must_own(self, partition: TopicPartition) -> None:
+        if partition not in self._buffers:
+            raise TransportError(f"{partition} is not assigned to this member of group {self._group}; poll first")
+
+
+class NotKnownYetError(TransportError):
+    """The group's committed position cannot be told yet."""
+
+
+def _identity(membership: Any) -> tuple[int, str]:
+    return (membership.generation_id, membership.member_id) if membership is not None else _NO_MEMBERSHIP
