@@ -15,14 +15,11 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from stream_calib.config_identity import semantic_hash
-from workers import cli_config, cli_replay, cli_snapshot_changes, cli_snapshots, cli_topics
-from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
+from workers import cli_config, cli_replay, cli_snapshot_changes, cli_snapshots, cli_status, cli_topics
+from workers.cli_common import DEFAULT_CONFIG, ConfigOption, console, load, readable_errors
 from workers.deployment import open_log, open_state
 from workers.logs import set_up_logging
-from workers.role import wall_clock_ms
 from workers.run import ROLES, run_roles
-from workers.status import status_facts, status_tables
 from workers.topic_setup import create_topics
 
 HTTP_LISTEN_VARIABLE = "STREAM_CALIB_HTTP_LISTEN"
@@ -38,6 +35,9 @@ app.add_typer(cli_topics.app, name="topics")
 app.add_typer(cli_snapshots.app, name="snapshot")
 app.command("refit", epilog='Example: stream-calib refit --model flights --reason "new fares since Monday"')(
     cli_snapshot_changes.request_refit
+)
+app.command("status", epilog="Examples: stream-calib status ; stream-calib status --watch ; ... status --json")(
+    cli_status.status
 )
 app.command(
     "replay",
@@ -82,24 +82,6 @@ def run(
         loaded = load(config)
         set_up_logging(loaded.telemetry, ROLES, log_level.value if log_level else None)
         run_roles([name.value for name in dict.fromkeys(role)], loaded)
-
-
-@app.command(epilog="Example: stream-calib status --json")
-def status(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
-    """Where everything stands: processes, panes, snapshot, refits, outcome classes, alerts."""
-    with readable_errors():
-        loaded = load(config)
-        facts = status_facts(open_state(loaded), loaded, wall_clock_ms())
-    if facts["generation"] not in (None, semantic_hash(loaded)):
-        print(
-            f"warning: the state was made under other settings than those of {config} (pane, horizon, latenesses,"
-            " shards or what else decides how records are counted); the times shown may be wrong",
-            file=sys.stderr,
-        )
-    if as_json:
-        print_json(facts)
-    else:
-        console.print(*status_tables(facts), sep="\n")
 
 
 @app.command(

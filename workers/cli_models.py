@@ -36,15 +36,20 @@ def open_selected(config: Config, model: str | None, version: str | None) -> Sta
     return state_of(client, config, selected_key(known_keys(client, config), model, version))
 
 
+def selected_keys(known: list[ModelKey], model: str | None, version: str | None) -> list[ModelKey]:
+    """Those that fit. Raises ConfigurationError where some are asked for and none fits."""
+    fitting = [key for key in known if model in (None, key.model) and version in (None, key.version)]
+    if not fitting and (model, version) != (None, None):
+        asked = "/".join(part or "(any)" for part in (model, version))
+        raise ConfigurationError(f"no model key is {asked}; there are {', '.join(map(str, known)) or 'none yet'}")
+    return fitting
+
+
 def selected_key(known: list[ModelKey], model: str | None, version: str | None) -> ModelKey:
     """Raises ConfigurationError where none or several fit."""
-    fitting = [key for key in known if model in (None, key.model) and version in (None, key.version)]
+    fitting = selected_keys(known, model, version)
     if len(fitting) == 1:
         return fitting[0]
-    if not known:
-        raise ConfigurationError("there is no model key yet: models are named by the records, and none has been read")
-    there_are = f"there are {', '.join(map(str, known))}"
     if not fitting:
-        asked = "/".join(part or "(any)" for part in (model, version))
-        raise ConfigurationError(f"no model key is {asked}; {there_are}")
-    raise ConfigurationError(f"which one? {there_are}; say it with --model and --version")
+        raise ConfigurationError("there is no model key yet: models are named by the records, and none has been read")
+    raise ConfigurationError(f"which one? There are {', '.join(map(str, fitting))}; say it with --model and --version")

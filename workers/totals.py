@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from stream_calib.errors import StateError
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_record
@@ -11,15 +12,28 @@ from stream_calib.windows.shard_store import ShardStore
 from stream_calib.windows.state_store import StateStore
 
 _BLOBS_A_READ = 500
+_NAMES = ("accepted", "winners", "labels", "matched", "labelled", "unlabelled")
+_DROPS = ("score_late", "score_skewed", "label_late", "label_skewed")
 
 
-def pane_records(state: StateStore) -> Iterator[PaneRecord]:
-    """The records of all matured panes, oldest first. Raises StateError where one is missing."""
+class Coverage(NamedTuple):
+    """Winners of the newest matured panes."""
+
+    panes: int
+    labelled: int
+    unlabelled: int
+
+
+def pane_records(state: StateStore, after: int | None = None) -> Iterator[PaneRecord]:
+    """The records of all matured panes (`after`: of those after this one), oldest first.
+
+    Raises StateError where one is missing.
+    """
     found = state.read(("first_pane", "matured"))
     if found["first_pane"] is None or found["matured"] is None:
         return
     first, last = int(found["first_pane"]), int(found["matured"])
-    for start in range(first, last + 1, _BLOBS_A_READ):
+    for start in range(first if after is None else max(first, after + 1), last + 1, _BLOBS_A_READ):
         panes = range(start, min(start + _BLOBS_A_READ, last + 1))
         for pane, blob in zip(panes, state.blobs([PaneNames.of(p).record for p in panes]), strict=True):
             if blob is None:
@@ -27,20 +41,49 @@ def pane_records(state: StateStore) -> Iterator[PaneRecord]:
             yield decode_record(blob)
 
 
-def outcome_totals(state: StateStore, shards: ShardStore) -> dict[str, int]:
-    """accepted, winners, labels, matched, score_late, score_skewed, label_late, label_skewed, labelled, unlabelled.
+class OutcomeTotals:
+    """Sums over all pane records, kept from one look to the next, so that each record is read once."""
 
-    winners, labelled and unlabelled speak of matured panes, the others of everything applied.
-    """
-    totals = Counter[str]()
-    first = last = -1
-    for record in pane_records(state):
-        first = record.pane if first == -1 else first
-        totals.update(record.counts)
-        totals.update({"labelled": record.labelled, "unlabelled": record.unlabelled})
-        last = record.pane
-    totals.update(shards.counts_after(last))
-    totals.update(shards.counts_before(first))
-    names = ("accepted", "winners", "labels", "matched", "labelled", "unlabelled")
-    drops = ("score_late", "score_skewed", "label_late", "label_skewed")
-    return {name: totals[name] for name in (*names, *drops)}
+    def __init__(self, state: StateStore, shards: ShardStore, coverage_panes: int) -> None:
+        """`coverage_panes`: how many of the newest matured panes `coverage` is about."""
+        self._state, self._shards, self._coverage_panes = state, shards, coverage_panes
+        self._forget()
+
+    def totals(self) -> dict[str, int]:
+        """accepted, winners, labels, matched, labelled, unlabelled, score_late, score_skewed, label_late, label_skewed.
+
+        winners, labelled and unlabelled speak of matured panes, the others of everything applied.
+        """
+        self._read_on()
+        now = Counter(self._matured)
+        now.update(self._shards.counts_after(-1 if self._last is None else self._last))
+        now.update(self._shards.counts_before(-1 if self._first is None else self._first))
+        return {name: now[name] for name in (*_NAMES, *_DROPS)}
+
+    def coverage(self) -> Coverage:
+        """As of the last call of `totals`."""
+        labelled = sum(record.labelled for record in self._newest)
+        return Coverage(len(self._newest), labelled, sum(record.unlabelled for record in self._newest))
+
+    def _read_on(self) -> None:
+        fields = self._state.read(("first_pane", "matured"))
+        first, matured = (None if value is None else int(value) for value in (fields["first_pane"], fields["matured"]))
+        if self._last is not None and (first != self._first or matured is None or matured < self._last):
+            self._forget()  # the state was restored, or is another one
+        for record in pane_records(self._state, self._last):
+            self._first = record.pane if self._first is None else self._first
+            self._last = record.pane
+            self._matured.update(record.counts)
+            self._matured.update({"labelled": record.labelled, "unlabelled": record.unlabelled})
+            self._newest.append(record)
+
+    def _forget(self) -> None:
+        self._matured = Counter[str]()
+        self._first: int | None = None
+        self._last: int | None = None
+        self._newest = deque[PaneRecord](maxlen=self._coverage_panes)
+
+
+def outcome_totals(state: StateStore, shards: ShardStore) -> dict[str, int]:
+    """`OutcomeTotals.totals`, once."""
+    return OutcomeTotals(state, shards, 1).totals()

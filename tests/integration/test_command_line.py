@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +32,12 @@ COMMANDS = (
     ("snapshot",),
     ("snapshot", "list"),
     ("snapshot", "show"),
+    ("snapshot", "diff"),
+    ("snapshot", "refits"),
     ("snapshot", "rollback"),
+    ("snapshot", "pin"),
+    ("snapshot", "unpin"),
+    ("replay",),
     ("status",),
     ("refit",),
     ("demo",),
@@ -69,16 +76,53 @@ def test_help_has_an_example(command: tuple[str, ...]) -> None:
 
 
 def test_status(served: Deployment) -> None:
-    facts = json.loads(served.command("status", "--json").stdout)
+    told = json.loads(served.command("status", "--json").stdout)
+    assert {(lag["role"], lag["topic"]): lag["behind"] for lag in told["lags"]} == {
+        ("calibrate", "scores"): 0,
+        ("monitor", "blocks"): 0,
+        ("monitor", "labels"): 0,
+    }
+    assert told["log_error"] is None
+    (facts,) = told["models"]
     assert facts["model"] == "flights/1"
     assert facts["snapshot"] == served.fields()["current"]
     assert facts["panes"]["first_pane"] < facts["panes"]["decided"] == facts["panes"]["matured"]
     assert {process["role"] for process in facts["processes"]} == {"calibrate", "monitor", "refit", "alert"}
     assert facts["outcomes"]["matched"] > 1_000
+    assert facts["coverage"]["panes"] == 24
+    assert 0.9 < facts["coverage"]["labelled"] / (facts["coverage"]["labelled"] + facts["coverage"]["unlabelled"]) <= 1
+    assert facts["watermarks_ms"]["scores"] < facts["clocks_ms"]["scores"]
+    assert facts["pinned"] is None
     shown = served.command("status")
     assert shown.returncode == 0
     assert facts["snapshot"] in shown.stdout
     assert "2013-03-" in shown.stdout
+
+
+def test_status_without_the_log_tells_the_rest(served: Deployment) -> None:
+    environ = {**served.environ, "STREAM_CALIB_LOG_URL": NOWHERE["STREAM_CALIB_LOG_URL"]}
+    done = command_line("status", "--json", "--config", str(served.config_file), environ=environ)
+    assert done.returncode == 0
+    told = json.loads(done.stdout)
+    assert "127.0.0.1:1" in told["log_error"]
+    assert told["lags"] == []
+    assert told["models"][0]["snapshot"] == served.fields()["current"]
+
+
+def test_status_is_watched_until_ctrl_c(served: Deployment, tmp_path: Path) -> None:
+    output = tmp_path / "watched.txt"
+    with output.open("wb") as stream:
+        command = [sys.executable, "-m", "workers.cli", "status", "--watch", "--config", str(served.config_file)]
+        watching = subprocess.Popen(command, env=served.environ, stdout=stream, stderr=stream, start_new_session=True)
+        try:
+            served.until(lambda: b"flights/1" in output.read_bytes(), "the first look")
+            assert watching.poll() is None
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(10) == 0
+        finally:
+            watching.kill()
+            watching.wait(10)
+    assert b"Traceback" not in output.read_bytes()
 
 
 def test_snapshots(served: Deployment) -> None:
@@ -109,8 +153,54 @@ def test_a_version_that_is_not_there(served: Deployment) -> None:
         _check_one_line(served.command(*arguments), arguments[2])
 
 
+def test_snapshot_diff(served: Deployment) -> None:
+    history = json.loads(served.command("snapshot", "list", "--json").stdout)["history"]
+    first, last = history[0]["version"], history[-1]["version"]
+    told = json.loads(served.command("snapshot", "diff", first, last, "--json").stdout)
+    assert (told["before"]["version"], told["after"]["version"]) == (first, last)
+    assert {tuple(group["attributes"]) for group in told["groups"]} >= {("carrier",), ("origin",)}
+    changes = [abs(group["change"]) for group in told["groups"]]
+    assert changes == sorted(changes, reverse=True)
+    assert told["traffic"]["everything"]["events"] > 100
+    assert told["traffic"]["mean_absolute_shift"] > 0
+    assert json.loads(served.command("snapshot", "diff", first, "--json").stdout) == told
+    shown = served.command("snapshot", "diff", first)
+    assert shown.returncode == 0
+    assert "carrier=" in shown.stdout
+    assert f"{told['traffic']['mean_absolute_shift']:.4f}" in shown.stdout
+    _check_one_line(served.command("snapshot", "diff", "000099-0123456789ab"), "000099-0123456789ab")
+
+
+def test_pin_and_unpin_are_on_record(served: Deployment) -> None:
+    current = str(served.fields()["current"])
+    done = served.command("snapshot", "pin", "current", "--reason", "audit [week]", "--actor", "ann")
+    assert done.returncode == 0, done
+    assert current in done.stdout
+    pinned = json.loads(served.command("status", "--json").stdout)["models"][0]["pinned"]
+    assert (pinned["version"], pinned["actor"], pinned["reason"]) == (current, "ann", "audit [week]")
+    assert "audit [week]" in served.command("status").stdout
+    assert "is pinned by ann" in served.command("snapshot", "list").stdout
+    first = served.state.snapshots.history()[0]["version"]
+    _check_one_line(served.command("snapshot", "rollback", first, "--reason", "x"), "snapshot unpin")
+    _check_one_line(served.command("snapshot", "pin", current, "--reason", "x"), "pinned already")
+    assert served.command("snapshot", "unpin", "--reason", "over", "--actor", "bob").returncode == 0
+    told = json.loads(served.command("snapshot", "list", "--json").stdout)
+    assert told["pinned"] is None
+    assert [(m["what"], m["actor"], m["reason"]) for m in told["history"][-2:]] == [
+        ("pin", "ann", "audit [week]"),
+        ("unpin", "bob", "over"),
+    ]
+    _check_one_line(served.command("snapshot", "unpin", "--reason", "x"), "is pinned")
+
+
 def test_another_models_name(served: Deployment) -> None:
-    _check_one_line(served.command("refit", "--model", "fights"), "flights")
+    for command in (
+        ("refit", "--model", "fights"),
+        ("status", "--model", "fights"),
+        ("snapshot", "list", "--version", "2"),
+        ("snapshot", "pin", "current", "--reason", "x", "--version", "2"),
+    ):
+        _check_one_line(served.command(*command), "flights/1")
 
 
 def test_other_semantics_than_those_of_the_state(served: Deployment) -> None:
@@ -139,12 +229,16 @@ def test_numbers_of_partitions_are_for_creation_only(served: Deployment) -> None
 
 def test_before_anything_was_written(tmp_path: Path) -> None:
     with deployment(tmp_path) as deployed:
-        facts = json.loads(deployed.command("status", "--json").stdout)
+        (facts,) = json.loads(deployed.command("status", "--json").stdout)["models"]
         assert facts["snapshot"] is None
         assert facts["panes"]["matured"] is None
         assert facts["processes"] == []
         assert "none yet" in deployed.command("status").stdout
-        assert json.loads(deployed.command("snapshot", "list", "--json").stdout) == {"current": None, "history": []}
+        assert json.loads(deployed.command("snapshot", "list", "--json").stdout) == {
+            "current": None,
+            "pinned": None,
+            "history": [],
+        }
         assert deployed.command("snapshot", "list").returncode == 0
         _check_one_line(deployed.command("snapshot", "show"), "no snapshot yet")
         _check_one_line(deployed.command("refit", "--model", "flights"), "nothing has been read yet")
@@ -223,13 +317,17 @@ def test_a_server_that_is_away(tmp_path: Path) -> None:
     file.write_text(config_text({}))
     for command in (
         ("status",),
-        ("run", "--role", "calibrate"),
         ("topics", "check"),
         ("snapshot", "list"),
         ("refit", "--model", "flights"),
+        ("replay", str(file), "--into", "scores"),
     ):
         done = command_line(*command, "--config", str(file), environ={**os.environ, **NOWHERE})
         _check_one_line(done, "127.0.0.1:1")
+    done = command_line("run", "--role", "calibrate", "--config", str(file), environ={**os.environ, **NOWHERE})
+    assert done.returncode == 1
+    assert "127.0.0.1:1" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
 
 
 def test_a_role_that_does_not_exist(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from stream_calib.errors import ConfigurationError
 from stream_calib.windows.panes import ENDED_CLOCK_MS
 from workers.cli_common import console
 from workers.cli_snapshot_changes import user_name
-from workers.status import status_tables, waits_for
+from workers.status_tables import model_tables, waits_for
 
 ODD = "group=[/x] [red] :smile: moved"
 
@@ -24,9 +24,14 @@ def test_brackets_in_values_of_records_are_shown_as_they_are() -> None:
         "model": "m/1",
         "generation": "g",
         "snapshot": None,
+        "snapshot_since_ms": None,
+        "pinned": {"actor": "ann", "time_ms": 1_000, "reason": ODD},
         "panes": {"first_pane": 1, "closed": None, "matured": 1, "decided": 1},
         "pane_ms": 3_600_000,
         "clocks_ms": {"scores": 0, "labels": 60_000},
+        "watermarks_ms": {"scores": 0, "labels": 30_000},
+        "coverage": {"panes": 0, "labelled": 0, "unlabelled": 0},
+        "alerts_to_send": 0,
         "open_request": None,
         "refits": {},
         "outcomes": {},
@@ -34,8 +39,8 @@ def test_brackets_in_values_of_records_are_shown_as_they_are() -> None:
         "processes": [process],
     }
     with console.capture() as shown:
-        console.print(*status_tables(facts), sep="\n", width=200)
-    assert shown.get().count(ODD) == 2
+        console.print(*model_tables(facts, 60_000), sep="\n", width=200)
+    assert shown.get().count(ODD) == 3
 
 
 def test_brackets_in_a_reason_are_shown_as_they_are() -> None:

@@ -1,0 +1,118 @@
+"""The facts of `stream-calib status` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from stream_calib.windows.panes import ENDED_CLOCK_MS
+from workers.time_text import age, utc_minute, utc_of_pane
+
+_SILENT_MS = 10_000
+"""A process that said nothing for longer is marked."""
+
+
+def status_tables(facts: dict[str, Any]) -> list[Table]:
+    """The deployment's inputs, then what each model key is at."""
+    now_ms = facts["now_ms"]
+    inputs = Table(title="Behind the log", title_justify="left", show_header=False)
+    for lag in facts["lags"]:
+        most = max(lag["partitions"], key=lag["partitions"].__getitem__, default=None)
+        worst = f"most on partition {most}: {lag['partitions'][most]:,}" if lag["behind"] else ""
+        inputs.add_row(f"{lag['role']} on {lag['topic']}", f"{lag['behind']:,}", worst)
+    if facts["log_error"] is not None:
+        inputs.add_row("not known", facts["log_error"])
+    for gap in facts.get("gaps", ()):
+        lost = f"{gap['topic']}-{gap['partition']}: {gap['first']} to {gap['end'] - 1}, never read by {gap['role']}"
+        inputs.add_row("gap", lost, age(now_ms - gap["time_ms"]) + " ago")
+    tables = [inputs]
+    if facts["alerts"]:
+        tables.append(_alert_table("Open alerts of the deployment", facts["alerts"], now_ms))
+    return [*tables, *(table for model in facts["models"] for table in model_tables(model, now_ms))]
+
+
+def model_tables(facts: dict[str, Any], now_ms: int) -> list[Table]:
+    """One model key: where it stands, its events, alerts and processes."""
+    return [_head(facts, now_ms), _events(facts), _alerts(facts, now_ms), _processes(facts)]
+
+
+def _head(facts: dict[str, Any], now_ms: int) -> Table:
+    head = Table(title=f"{facts['model']}  (state {facts['generation']})", title_justify="left", show_header=False)
+    since = facts["snapshot_since_ms"]
+    snapshot = facts["snapshot"] or "none yet: scores are served as they come"
+    head.add_row("snapshot", snapshot if since is None else f"{snapshot}, for {age(now_ms - since)}")
+    if (pin := facts["pinned"]) is not None:
+        head.add_row("pinned", f"by {pin['actor']}, for {age(now_ms - pin['time_ms'])}: {pin['reason']}")
+    for name, pane in facts["panes"].items():
+        if name != "first_pane":
+            end = "nothing yet" if pane is None else f"up to {utc_of_pane(pane + 1, facts['pane_ms'])} UTC"
+            head.add_row(name, end)
+    for side, clock_ms in facts["watermarks_ms"].items():
+        if clock_ms is not None and facts["clocks_ms"][side] < ENDED_CLOCK_MS:
+            head.add_row(f"watermark of {side}", f"{utc_minute(clock_ms)} UTC, {age(now_ms - clock_ms)} ago")
+    head.add_row("waits for", waits_for(facts["clocks_ms"]))
+    head.add_row("refits", ", ".join(f"{n} {outcome}" for outcome, n in facts["refits"].items()) or "none yet")
+    head.add_row("in flight", facts["open_request"] or "-")
+    coverage = facts["coverage"]
+    scored = coverage["labelled"] + coverage["unlabelled"]
+    if scored:
+        share = f"{coverage['labelled'] / scored:.1%} of {scored:,} scores"
+        head.add_row("labelled", f"{share} in the last {coverage['panes']} matured panes")
+    return head
+
+
+def _events(facts: dict[str, Any]) -> Table:
+    outcomes = Table(title="Events", title_justify="left", show_header=False)
+    for name, n in facts["outcomes"].items():
+        outcomes.add_row(name.replace("_", " "), f"{n:,}")
+    return outcomes
+
+
+def _alerts(facts: dict[str, Any], now_ms: int) -> Table:
+    waiting = f" ({facts['alerts_to_send']} events not delivered yet)" if facts["alerts_to_send"] else ""
+    return _alert_table(f"Open alerts{waiting}", facts["alerts"], now_ms)
+
+
+def _alert_table(title: str, alerts: Sequence[Mapping[str, Any]], now_ms: int) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in ("kind", "severity", "since (UTC)", "for", "diagnosis"):
+        table.add_column(column)
+    for alert in alerts:
+        since = alert["since_ms"]
+        table.add_row(alert["kind"], alert["severity"], utc_minute(since), age(now_ms - since), alert["diagnosis"])
+    return table
+
+
+def _processes(facts: dict[str, Any]) -> Table:
+    processes = Table(title="Processes", title_justify="left")
+    for column in ("role", "member", "heard of", "says"):
+        processes.add_column(column)
+    for process in facts["processes"]:
+        says = ", ".join(
+            f"{k} {_said(v)}" for k, v in process["facts"].items() if k != "inputs" and v not in (None, {}, "")
+        )
+        silent = process["age_ms"] > _SILENT_MS
+        heard = age(process["age_ms"]) + " ago" + (" (silent)" if silent else "")
+        processes.add_row(process["role"], process["member"], heard, says, style="yellow" if silent else None)
+    return processes
+
+
+def waits_for(clocks_ms: Mapping[str, int | None]) -> str:
+    """What holds the next pane up, from the least clock of each side."""
+    silent = [side for side, clock in clocks_ms.items() if clock is None]
+    known = {side: clock for side, clock in clocks_ms.items() if clock is not None}
+    if silent:
+        return f"a first event on every partition of {' and '.join(silent)}"
+    least = min(known.values())
+    if least >= ENDED_CLOCK_MS:
+        return "nothing: every partition has ended"
+    sides = " and ".join(side for side, clock in known.items() if clock == least)
+    return f"later {sides}: the slowest partition stands at {utc_minute(least)} UTC"
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{name} {n}" for name, n in value.items()) + ")"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
