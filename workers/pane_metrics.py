@@ -31,7 +31,7 @@ class PaneMetrics:
         """Cursor -> the last pane counted."""
         self._request = ""
         self._at_ms = 0
-        self._holds = False
+        self._holds = self._began_empty = False
         metrics.CLOSER_LEASE.labels(model).set(0)
 
     def observe(self, now_ms: int, watermarks: Mapping[str, int | None]) -> None:
@@ -49,9 +49,13 @@ class PaneMetrics:
             # The end of a topic is no time.
             if watermark is not None and watermark < ENDED_CLOCK_MS - _YEAR_MS:
                 metrics.WATERMARK_TIMESTAMP.labels(self._model, side).set(watermark / 1000)
-        found = self._state.read((*_CURSORS, "open_request"))
+        found = self._state.read((*_CURSORS, "first_pane", "open_request"))
         for cursor in _CURSORS:
-            if (at := found[cursor]) is not None:
+            at, first_pane = found[cursor], found["first_pane"]
+            if at is None or first_pane is None:
+                self._began_empty = True
+            else:
+                self._counted.setdefault(cursor, int(first_pane) - 1 if self._began_empty else int(at))
                 self._note(cursor, int(at))
         self._note_request(found["open_request"] or "", now_ms)
 
@@ -59,7 +63,7 @@ class PaneMetrics:
         """The lease is another process's now."""
         if not self._holds:
             return
-        self._holds, self._at_ms = False, 0
+        self._holds, self._began_empty, self._at_ms = False, False, 0
         self._counted.clear()
         metrics.CLOSER_LEASE.labels(self._model).set(0)
         for side in ("s", "l"):
@@ -71,7 +75,7 @@ class PaneMetrics:
     def _note(self, cursor: str, at: int) -> None:
         metrics.PANE_TIMESTAMP.labels(self._model, cursor).set((at + 1) * self._pane_ms / 1000)
         # A state that was rolled back goes through the same panes again: they are not counted twice.
-        counted = self._counted.setdefault(cursor, at)
+        counted = self._counted[cursor]
         if at <= counted:
             return
         reached = min(at, counted + _PANES_A_TIME) if cursor == "matured" else at

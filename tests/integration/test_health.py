@@ -16,7 +16,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_calib.metrics import CATALOGUE
+from stream_calib.windows.pane_record import decode_record
 from tests.integration.harness import Deployment, RoleProcess, command_line, deployment
+from tests.integration.stream import EventDay, as_written
 
 pytestmark = pytest.mark.services
 
@@ -66,6 +68,81 @@ def test_a_process_at_work_is_alive_and_ready_and_its_metrics_are_those_of_the_c
                 name = name if name in described else f"{name}_total"
                 assert set(sample.labels) - {"le"} == described[name], sample.name
         assert process.terminate() == 0
+
+
+def test_what_the_metrics_say_is_what_is_on_the_log_and_in_the_state(month: list[EventDay], tmp_path: Path) -> None:
+    with deployment(tmp_path, LISTEN) as deployed:
+        process = deployed.start(*ROLES)
+        where = address(deployed, process)
+        deployed.until(lambda: faults(where, "/readyz") == {}, "all roles to be ready")
+        days = month[:12]
+        for day, records in zip(days, as_written(days), strict=True):
+            deployed.log.produce(records + deployed.clocks(day.end_ms, end=day is days[-1]))
+        deployed.until_served()
+        deployed.until(lambda: deployed.lag("monitor", "labels") == deployed.lag("monitor", "blocks") == 0, "the join")
+        deployed.until(lambda: _decided_all(deployed), "all panes to be decided")
+        first, last = int(deployed.fields()["first_pane"] or 0), deployed.cursor("matured")
+        version = deployed.fields()["current"] or ""
+
+        def as_far() -> Samples | None:
+            seen = Samples(where)
+            decided = seen("panes_total", state="decided") == last + 1 - first
+            return seen if decided and seen("snapshot_info", version=version) else None
+
+        done: Samples = deployed.until(as_far, "the metrics to be as far")
+        assert done("panes_total", state="closed") >= last + 1 - first
+        blobs = deployed.state.store.blobs([f"pane:{pane}" for pane in range(first, last + 1)])
+        panes = [decode_record(blob) for blob in blobs if blob is not None]
+        assert len(panes) == last + 1 - first
+        for outcome in ("accepted", "winners", "labels", "score_late", "label_late"):
+            assert done("outcomes_total", outcome=outcome) == sum(r.counts.get(outcome, 0) for r in panes)
+        labelled, positives = sum(r.labelled for r in panes), sum(r.positives for r in panes)
+        assert done("outcomes_total", outcome="labelled") == done("served_labelled_total") == labelled > 5_000
+        assert done("served_positives_total") == positives
+        assert done("served_probability_total") == pytest.approx(positives, rel=0.5)
+        assert 0.1 < done("served_log_loss_total") / labelled < 1
+        scores = deployed.end("scores")
+        assert done("records_read_total", role="calibrate", topic="scores") == scores
+        assert done("batch_records_sum", role="calibrate") == scores
+        assert done("records_read_total", role="monitor", topic="labels") == deployed.end("labels")
+        assert done("scores_served_total") == deployed.end("calibrated")
+        for role, stages in (
+            ("calibrate", ("fetch", "decode", "apply", "encode", "commit")),
+            ("monitor", ("fetch", "decode", "apply")),
+        ):
+            batches = done("batch_records_count", role=role)
+            assert all(done("batch_stage_seconds_count", role=role, stage=stage) >= batches > 0 for stage in stages)
+        batches = done("batch_records_count", role="calibrate")
+        assert done("commits_total", role="calibrate", outcome="committed") == batches
+        assert done("commits_total", role="calibrate", outcome="failed") == 0
+        assert done("closer_lease") == 1
+        assert done("pane_timestamp_seconds", state="matured") == (last + 1) * deployed.config.windows.pane_ms / 1000
+        assert done("snapshot_sequence") == int(version.partition("-")[0]) >= 1
+        assert done("snapshot_info", version=version) == done("snapshot_info") == 1, "one version a model"
+        assert done("refits_total", outcome="published") >= 1
+        assert done("refit_seconds_count") == done("refits_total")
+        assert done("state_call_seconds_count", script="apply") > 0
+        assert done("alert_outbox_length") == 0
+        lags = [s.value for s in done.samples if s.name == "stream_calib_input_lag_records"]
+        assert len(lags) >= 12
+
+
+def _decided_all(deployed: Deployment) -> bool:
+    fields = deployed.fields()
+    return fields["first_pane"] is not None and not fields["open_request"] and fields["decided"] == fields["matured"]
+
+
+class Samples:
+    """What the process exports now."""
+
+    def __init__(self, where: str) -> None:
+        families = text_string_to_metric_families(get(f"http://{where}/metrics")[1])
+        self.samples = [sample for family in families for sample in family.samples]
+
+    def __call__(self, name: str, **labels: str) -> float:
+        """Sum over the samples of that name that have the labels."""
+        wanted = labels.items()
+        return sum(s.value for s in self.samples if s.name == f"stream_calib_{name}" and wanted <= s.labels.items())
 
 
 def test_without_an_address_nothing_listens(tmp_path: Path) -> None:

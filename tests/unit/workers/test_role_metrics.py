@@ -66,7 +66,9 @@ def record(pane: int, labelled: int, positives: int, unlabelled: int) -> PaneRec
 def matured(state: MemoryState, *records: PaneRecord) -> None:
     last = str(records[-1].pane)
     blobs = {f"pane:{r.pane}": r.encode() for r in records}
-    assert state.commit(Commit(fields={"closed": last, "matured": last, "decided": last}, blobs=blobs))
+    first = state.read(("first_pane",))["first_pane"] or str(records[0].pane)
+    fields = {"first_pane": first, "closed": last, "matured": last, "decided": last}
+    assert state.commit(Commit(fields=fields, blobs=blobs))
 
 
 def test_panes_that_mature_under_the_lease_are_counted_once() -> None:
@@ -89,6 +91,16 @@ def test_panes_that_mature_under_the_lease_are_counted_once() -> None:
     assert sample("served_probability_total", model="p1/1") == pytest.approx(40)
     assert sample("served_log_loss_total", model="p1/1") == pytest.approx(80)
     assert sample("pane_timestamp_seconds", model="p1/1", state="decided") == 13 * 3600
+
+
+def test_all_panes_of_a_model_key_that_begins_under_the_lease_are_counted() -> None:
+    state = MemoryState()
+    seen = PaneMetrics("p5/1", state, HOUR_MS)
+    seen.observe(1_000, {})
+    matured(state, record(7, 5, 1, 0), record(8, 6, 1, 0))
+    seen.observe(2_000, {})
+    assert sample("panes_total", model="p5/1", state="closed") == 2
+    assert sample("served_labelled_total", model="p5/1") == 11
 
 
 def test_a_state_that_was_rolled_back_is_not_counted_twice() -> None:
