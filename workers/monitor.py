@@ -132,6 +132,9 @@ class Monitor(Role):
         # The poll has waited already.
         return True
 
+    def ready(self) -> str | None:
+        return self._models.not_ready()
+
     def close(self) -> None:
         self._opened.close()
 

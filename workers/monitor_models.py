@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 
 class MonitorModels:
     """Everything here is done for each model key. Raises StateUnavailableError when the store is away, and the error of
-    a model key where it is a constant of the configuration, or the only one left."""
+    a model key where it is a constant of the configuration that cannot be opened, or where no other is left of them."""
 
     def __init__(
         self,
@@ -47,6 +47,10 @@ class MonitorModels:
 
     def __contains__(self, key: ModelKey) -> bool:
         return key in self._models or key in self.failed
+
+    def not_ready(self) -> str | None:
+        """Why no model key is served although there are some."""
+        return None if self._models or not self.failed else "; ".join(self.failed.values())
 
     def open(self, keys: Iterable[ModelKey]) -> bool:
         """Serves these too; True where there was a new one."""
@@ -90,10 +94,10 @@ class MonitorModels:
             raise
         except (StateError, TopicRecreatedError) as error:
             opened = self._models.pop(key, None)
-            if (opened is None and key in self._constants) or not self._models:
+            if (opened is None and key in self._constants) or (self._constants and not self._models):
                 raise
             self.failed[key] = str(error)
-            _LOG.error("%s is left alone, and the other models go on: %s", key, error)
+            _LOG.error("%s is left alone, other models go on: %s", key, error)
 
     def _each(self, work: Callable[[MonitoredModel], None]) -> None:
         for key, model in list(self._models.items()):
