@@ -16,6 +16,7 @@ from stream_calib.redis_clients import RedisClient
 from stream_calib.redis_connection import answering, connect
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.transport.embedded import EmbeddedLog
+from stream_calib.transport.kafka import KafkaLog
 from stream_calib.transport.port import Log, TopicPartition
 from stream_calib.windows.model_registry import ModelRegistry, deployment_scope
 from stream_calib.windows.panes import PaneSettings
@@ -45,6 +46,8 @@ class State:
 
 def open_log(config: Config) -> Log:
     """Raises TransportError where the log does not answer, ConfigurationError where it cannot be used."""
+    if config.log.kind == "kafka":
+        return KafkaLog(config.log)
     if config.log.kind == "librdkafka":
         return _librdkafka_log(config)
     return EmbeddedLog(config.log.url, session_timeout_ms=config.log.session_timeout_ms)

@@ -1,8 +1,8 @@
 """A group member that reads through kafka-python.
 
-kafka-python joins the group and fetches inside our polls, and heartbeats in a thread of its own. It keeps positions over
-a rebalance by itself, also when another member had the partition in between; what a generation that does not follow
-ours says is therefore never believed, and its partitions begin again at the committed positions.
+kafka-python joins the group and fetches inside our polls, and heartbeats in a thread of its own. It may keep positions
+over a rebalance also when another member had the partition in between. So they are kept here only when the generation
+follows ours; else its partitions begin again at the committed positions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka import KafkaConsumer, OffsetAndMetadata
+from kafka import OffsetAndMetadata
 from kafka import TopicPartition as KafkaPartition
 from kafka.errors import (
     FencedInstanceIdError,
@@ -27,6 +27,7 @@ from kafka.structs import MemberState
 from stream_calib.errors import FencedError, TransportError
 from stream_calib.transport.fetch_buffers import Buffer, take_fairly
 from stream_calib.transport.kafka_errors import MEMBERSHIP_LOST, transport_error
+from stream_calib.transport.kafka_joining import JoiningConsumer
 from stream_calib.transport.kafka_positions import HeldBack, check_same_topic, not_read_here, positions_lost
 from stream_calib.transport.kafka_records import records_of
 from stream_calib.transport.kafka_topics import TopicCatalogue, opened
@@ -160,9 +161,7 @@ class KafkaMember(Consumer):
         if self._client is None:
             if not self._ids:
                 self._ids = {topic: found.id for topic, found in self._topics.identities(self._names).items()}
-            client = opened(KafkaConsumer, self._settings)
-            client.subscribe(self._names)
-            self._client = client
+            self._client = opened(JoiningConsumer, {**self._settings, "topics": self._names})
         return self._client
 
     def _take_up(self, client: Any) -> None:
@@ -279,7 +278,7 @@ class KafkaMember(Consumer):
         """Takes what kafka-python has; waits for the first record. Also joins, and shows that this member is alive."""
         found: dict[Any, Any] = {}
         try:
-            found = client.poll(timeout_ms=max(0.0, wait_ms), max_records=_TAKEN_AT_ONCE)
+            found = client.fetched(wait_ms, _TAKEN_AT_ONCE)
         except NoOffsetForPartitionError:
             pass  # new partitions without a committed position: `_settle` says where they begin
         except (OffsetOutOfRangeError, LogTruncationError) as error:

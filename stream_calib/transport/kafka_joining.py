@@ -1,0 +1,54 @@
+"""kafka-python's consumer, whose joins of the group survive polls that are shorter than they take.
+
+kafka-python joins in a task of its own, which a poll awaits for as long as the poll may take. A join that ends between
+two polls is lost: the next poll starts another one, which sends the whole group into a rebalance again, or, where new
+partitions were the reason, none, and the member stays without partitions for good. Here a join ends only while a poll
+awaits it. tests/transport/test_kafka_group.py shows both on a real broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from kafka import KafkaConsumer
+from kafka.structs import MemberState
+
+_LOOK_AGAIN_S = 0.002
+_AWAITED_FOR_MS = 20.0
+"""A poll awaits a join for at least so long: ten looks."""
+
+
+class JoiningConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has no types
+    """Reads topics as a member of a group."""
+
+    def __init__(self, topics: Collection[str], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._polling = False
+        coordinator = self._coordinator
+        join, wants_to_join = coordinator._do_join_and_sync_async, coordinator.need_rejoin
+
+        async def join_until_awaited() -> Any:
+            assignment = await join()
+            while not self._polling:
+                await coordinator._net.sleep(_LOOK_AGAIN_S)
+            return assignment
+
+        coordinator._do_join_and_sync_async = join_until_awaited
+        coordinator.need_rejoin = lambda: wants_to_join() or coordinator._join_task is not None
+        self.subscribe(list(topics))
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether this member has its share of the partitions, and no rebalance is known to be under way."""
+        return self.group_metadata().state is MemberState.STABLE and not self._coordinator.need_rejoin()
+
+    def fetched(self, wait_ms: float, max_records: int) -> dict[Any, Sequence[Any]]:
+        """`poll`; a member that is joining waits for it a little whatever `wait_ms` says."""
+        self._polling = True
+        try:
+            timeout_ms = max(0.0, wait_ms) if self.is_joined else max(_AWAITED_FOR_MS, wait_ms)
+            found: dict[Any, Sequence[Any]] = self.poll(timeout_ms=timeout_ms, max_records=max_records)
+            return found
+        finally:
+            self._polling = False

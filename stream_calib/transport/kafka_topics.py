@@ -1,0 +1,141 @@
+"""What the brokers say of topics: identity, number of partitions, offsets; asked through one admin client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+from kafka import IsolationLevel, KafkaAdminClient, OffsetSpec
+from kafka import TopicPartition as KafkaPartition
+from kafka.errors import KafkaConfigurationError, KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.net.compat import KafkaNetClient
+
+from stream_calib.errors import ConfigurationError, TransportError, UnknownTopicError
+from stream_calib.transport.kafka_errors import transport_error
+from stream_calib.transport.kafka_settings import ClientSettings
+from stream_calib.transport.port import TopicPartition
+
+T = TypeVar("T")
+
+_KNOWN_WITHIN_S = 10.0
+_LOOK_AGAIN_S = 0.02
+_BROKERS_DEFAULT = -1
+
+
+class TopicIdentity(NamedTuple):
+    """A topic as it is now. `id`: minted by the brokers at creation."""
+
+    id: str
+    partitions: int
+
+
+def opened(kind: Callable[..., T], settings: Mapping[str, Any]) -> T:
+    """A client of kafka-python's. Raises ConfigurationError for values it does not take, TransportError where no broker
+    answers."""
+    networks: list[Any] = []
+
+    def network(**given: Any) -> Any:
+        networks.append(KafkaNetClient(**given))
+        return networks[-1]
+
+    try:
+        return kind(**settings, kafka_client=network)
+    except (KafkaError, ValueError, TypeError, RuntimeError, OSError) as error:
+        for left_open in networks:  # with its thread and sockets, which kafka-python forgets
+            with suppress(KafkaError, OSError):
+                left_open.close()
+        servers = ", ".join(settings["bootstrap_servers"])
+        if isinstance(error, KafkaError) and not isinstance(error, KafkaConfigurationError):
+            raise transport_error(error, f"connecting to {servers}") from error
+        raise ConfigurationError(f"log.client: kafka-python does not take these settings: {error}") from error
+
+
+class TopicCatalogue:
+    """Answers from the brokers, raised as TransportError when there are none. Connects when it is first asked."""
+
+    def __init__(self, settings: ClientSettings, remembered_ms: int) -> None:
+        """`remembered_ms`: so long does `partition_count` answer from memory."""
+        self._settings = settings
+        self._remembered_s = remembered_ms / 1_000
+        self._counts: dict[str, tuple[float, int]] = {}
+        self._admin: Any = None
+
+    def ask(self, doing: str, question: Callable[[Any], T]) -> T:
+        """The answer to `question`, which is given the admin client."""
+        if self._admin is None:
+            self._admin = opened(KafkaAdminClient, self._settings.admin())
+        try:
+            return question(self._admin)
+        except KafkaError as error:
+            raise transport_error(error, doing) from error
+
+    def create(self, topic: str, partitions: int, replication_factor: int | None, settings: Mapping[str, str]) -> int:
+        """The number of partitions that the topic has, whether or not it was there before."""
+        wanted = {
+            "num_partitions": partitions,
+            "replication_factor": replication_factor or _BROKERS_DEFAULT,
+            "configs": dict(settings),
+        }
+
+        def create(admin: Any) -> None:
+            with suppress(TopicAlreadyExistsError):
+                admin.create_topics({topic: wanted}, wait_for_metadata=True)
+
+        self.ask(f"creating topic {topic}", create)
+        deadline = time.monotonic() + _KNOWN_WITHIN_S
+        while True:  # it takes a moment until every broker knows it
+            try:
+                return self.identity(topic).partitions
+            except UnknownTopicError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOOK_AGAIN_S)
+
+    def identity(self, topic: str) -> TopicIdentity:
+        """Raises UnknownTopicError where there is no such topic."""
+        return self.identities([topic])[topic]
+
+    def identities(self, topics: Iterable[str]) -> dict[str, TopicIdentity]:
+        """Raises UnknownTopicError where there is no such topic."""
+        names = list(topics)
+        doing = f"asking for topic {', '.join(names)}"
+        found = {}
+        for description in self.ask(doing, lambda admin: admin.describe_topics(names)):
+            topic, partitions = description["name"], description["partitions"]
+            if description["error_code"] == UnknownTopicOrPartitionError.errno or not partitions:
+                raise UnknownTopicError(f"topic {topic} does not exist")
+            if description["error_code"]:
+                raise TransportError(f"{doing}: the brokers answer with error {description['error_code']}")
+            found[topic] = TopicIdentity(str(description["topic_id"]), len(partitions))
+            self._counts[topic] = (time.monotonic(), len(partitions))
+        return found
+
+    def partition_count(self, topic: str) -> int:
+        """Number of partitions, at most `remembered_ms` old."""
+        known = self._counts.get(topic)
+        if known is not None and time.monotonic() - known[0] < self._remembered_s:
+            return known[1]
+        return self.identity(topic).partitions
+
+    def offsets(self, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, int]:
+        """By OffsetSpec or epoch milliseconds; -1 where nothing answers to it."""
+        specs = {KafkaPartition(*partition): spec for partition, spec in wanted.items()}
+        found = self.ask(
+            f"asking for offsets of {', '.join(map(str, wanted))}",
+            lambda admin: admin.list_partition_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED),
+        )
+        return {TopicPartition(*partition): answer.offset for partition, answer in found.items()}
+
+    def first_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self.offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """As readers of committed records see them: before the first transaction that is still open."""
+        return self.offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+
+    def close(self) -> None:
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
