@@ -8,6 +8,7 @@ repeat is recognised. A command without that property must be sent with `retries
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -29,6 +30,7 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.sentinel import MasterNotFoundError
 from redis.utils import HIREDIS_AVAILABLE
 
 from stream_calib import metrics, redis_clients
@@ -42,6 +44,8 @@ _LOG = logging.getLogger(__name__)
 
 _REFUSALS = ("BUSY", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN", "OOM", "UNBLOCKED")
 """Error replies of a server that works but cannot do it now. Other error replies are faults of this program."""
+
+_SENTINEL_ASKED = re.compile(r"host=([^,()]+),port=([0-9]+).*?> - ([^,]+)")
 
 _UNUSABLE = ("version", "mode", "eviction")
 """Findings that no waiting mends."""
@@ -96,6 +100,15 @@ def check_server(client: RedisClient) -> None:
             raise ReadOnlyError(str(finding))
 
 
+def _reason(error: Exception) -> str:
+    """What the error says; of Sentinels that did not answer, redis-py's gives all settings."""
+    text = str(error).rstrip(".")
+    if isinstance(error, MasterNotFoundError) and " : " in text:
+        asked = _SENTINEL_ASKED.findall(text)
+        return text.partition(" : ")[0] + " (" + ", ".join(f"{host}:{port}: {why}" for host, port, why in asked) + ")"
+    return text
+
+
 @contextmanager
 def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]:
     """Maps what a server that is away, full, busy or failing over raises to `error_class`; other error replies are bugs
@@ -114,7 +127,7 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
         raise error_class(f"the Redis-compatible server refused while {doing}: {error}") from error
     except (RedisConnectionError, RedisTimeoutError) as error:
         metrics.STATE_ERRORS.labels("away").inc()
-        reason = str(error).rstrip(".")
+        reason = _reason(error)
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             raise ConfigurationError(
                 f"the Redis-compatible server's certificate was refused while {doing}: {reason}; see ssl_ca_certs in"

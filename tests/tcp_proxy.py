@@ -1,4 +1,4 @@
-"""A proxy in front of a local server: an address that can be pointed elsewhere, and TLS for a server that speaks none."""
+"""A proxy before a local server: an address that can be pointed elsewhere, and TLS for a server that speaks none."""
 
 from __future__ import annotations
 

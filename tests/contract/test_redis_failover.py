@@ -319,6 +319,17 @@ def test_a_sentinels_address_is_not_a_servers(redis_sentinels: WatchedPair) -> N
         connect(f"redis://{redis_sentinels.addresses[0]}")
 
 
+def test_sentinels_that_do_not_answer_are_named(redis_sentinels: WatchedPair, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead, locked, _ = redis_sentinels.sentinels
+    dead.kill()
+    with locked.client() as client:
+        client.execute_command("ACL", "SETUSER", "default", "resetpass", ">hunter2")
+    section = RedisSection(sentinels=[dead.address, locked.address], retries=0)
+    said = f"No master found for 'mymaster' \\({dead.address}: [a-z]*:ConnectionError, {locked.address}: .*Auth.*\\)"
+    with pytest.raises(StateUnavailableError, match=said), answering(StateUnavailableError, "connecting"):
+        connect(section)
+
+
 def test_one_sentinel_is_enough_to_find_the_primary(redis_sentinels: WatchedPair) -> None:
     for sentinel in redis_sentinels.sentinels[:2]:
         sentinel.kill()
