@@ -43,7 +43,7 @@ from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
 from stream_calib.windows.registration import register_inputs
 from stream_calib.windows.shard_store import Mark
-from workers.monitor_inputs import read_blocks, read_labels
+from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
 
 GOALS = {"events_per_second": 60_000.0, "redis_cpu_us_per_event": 8.0, "bytes_per_pending_score": 52.0}
 """The first is to be reached, the others not to be passed."""
@@ -158,15 +158,18 @@ class Monitor:
         batches = []
         for partition, records in by_partition.items():
             span = OffsetRange(records[0].offset, records[-1].offset + 1)
+            read: ReadInput
             if partition.topic == "blocks":
-                read, signatures, _ = read_blocks(records, span, MODEL)
-                new = {h: values for h, values in signatures.items() if h not in self.known}
+                read = ReadBlocks(records, span, self.shards.settings.max_clock_skew_ms)
+                new = {h: values for h, values in read.signatures(MODEL).items() if h not in self.known}
                 self.state.put_signatures(new)
                 self.known.update(new)
             else:
-                read, _ = read_labels(records, span, self.decoder)
+                read = ReadLabels(records, span, self.decoder)
             clock_ms = self.marks[partition].clock_ms
-            made = judge_records(self.keys[partition], read, clock_ms, self.shards.count, self.shards.settings)
+            made = judge_records(
+                self.keys[partition], read.of(MODEL), clock_ms, self.shards.count, self.shards.settings
+            )
             self.marks[partition] = made.mark
             batches.append(made)
         if self.intake.apply(batches):

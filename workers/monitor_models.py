@@ -41,16 +41,17 @@ class MonitorModels:
         self._partitions, self._idle_inputs = partitions, idle_inputs
         self._constants = configured_keys(config)
         self._states: dict[ModelKey, State] = {}
-        self._models: dict[ModelKey, MonitoredModel] = {}
+        self.served: dict[ModelKey, MonitoredModel] = {}
+        """Model keys that are served, in the order in which they were opened."""
         self.failed: dict[ModelKey, str] = {}
         """Model keys that are left alone -> why."""
 
     def __contains__(self, key: ModelKey) -> bool:
-        return key in self._models or key in self.failed
+        return key in self.served or key in self.failed
 
     def not_ready(self) -> str | None:
         """Why no model key is served although there are some."""
-        return None if self._models or not self.failed else "; ".join(self.failed.values())
+        return None if self.served or not self.failed else "; ".join(self.failed.values())
 
     def open(self, keys: Iterable[ModelKey]) -> bool:
         """Serves these too; True where there was a new one."""
@@ -61,7 +62,7 @@ class MonitorModels:
 
     def _open(self, key: ModelKey) -> None:
         state = self._states[key] = state_of(self._client, self._config, key)
-        self._models[key] = MonitoredModel(
+        self.served[key] = MonitoredModel(
             state,
             self._config,
             self._member,
@@ -74,7 +75,7 @@ class MonitorModels:
     def _starts(self, key: ModelKey) -> dict[str, Mark]:
         if self._states[key].store.read((INPUTS,))[INPUTS] is not None:
             return {i: Mark(position, None) for i, position in self._partitions.starts.items()}
-        others = [(s.shards, s.store) for other, s in self._states.items() if other != key and other in self._models]
+        others = [(s.shards, s.store) for other, s in self._states.items() if other != key and other in self.served]
         beside = starts_beside(others)
         starts = dict(beside)  # others may know of partitions that this process does not see yet
         for partition, input_key in self._partitions.keys.items():
@@ -93,14 +94,14 @@ class MonitorModels:
         except StateUnavailableError:
             raise
         except (StateError, TopicRecreatedError) as error:
-            opened = self._models.pop(key, None)
-            if (opened is None and key in self._constants) or (self._constants and not self._models):
+            opened = self.served.pop(key, None)
+            if (opened is None and key in self._constants) or (self._constants and not self.served):
                 raise
             self.failed[key] = str(error)
             _LOG.error("%s is left alone, other models go on: %s", key, error)
 
     def _each(self, work: Callable[[MonitoredModel], None]) -> None:
-        for key, model in list(self._models.items()):
+        for key, model in list(self.served.items()):
             self._guarded(key, lambda model=model: work(model))  # type: ignore[misc]  # mypy cannot infer it
 
     # --- inputs
@@ -125,21 +126,21 @@ class MonitorModels:
 
     def drop(self, input_key: str) -> None:
         """The input is not read here any more."""
-        for model in self._models.values():
+        for model in self.served.values():
             model.marks.pop(input_key, None)
 
     def forget(self) -> None:
         """See MonitoredModel."""
-        for model in self._models.values():
+        for model in self.served.values():
             model.forget()
 
     def position(self, input_key: str) -> int | None:
         """The least over the model keys, None where there is none yet."""
-        return min((model.marks[input_key].next for model in self._models.values()), default=None)
+        return min((model.marks[input_key].next for model in self.served.values()), default=None)
 
     def clock_ms(self, input_key: str) -> int | None:
         """The least clock over the model keys, None where one has none."""
-        clocks = [model.marks[input_key].clock_ms for model in self._models.values()]
+        clocks = [model.marks[input_key].clock_ms for model in self.served.values()]
         known = [clock for clock in clocks if clock is not None]
         return min(known) if known and len(known) == len(clocks) else None
 
@@ -173,15 +174,15 @@ class MonitorModels:
         """Gives up leases and statuses."""
         for key, state in self._states.items():
             state.board.drop("monitor", self._member)
-            if key in self._models:
-                self._models[key].release()
+            if key in self.served:
+                self.served[key].release()
 
     def exchange_statuses(self, role: str, facts: Mapping[str, Any]) -> list[MemberStatus]:
         """Puts this process's status on the board of each model key, and takes those of the role's other processes."""
         now = self._clock_ms()
         others: dict[str, MemberStatus] = {}
         for key, state in self._states.items():
-            own: dict[str, Any] = {"closer": key in self._models and self._models[key].closes}
+            own: dict[str, Any] = {"closer": key in self.served and self.served[key].closes}
             if key in self.failed:
                 own["failed"] = self.failed[key]
             state.board.put(MemberStatus(role, self._member, now, {**facts, **own}))

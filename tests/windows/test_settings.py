@@ -9,6 +9,7 @@ import pytest
 
 from stream_calib.config import Config
 from stream_calib.errors import TopicRecreatedError
+from stream_calib.events.contracts import ModelKey
 from stream_calib.events.event_times import iso8601_ms
 from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.transport.port import OffsetRange, Record, TopicPartition
@@ -21,7 +22,7 @@ from stream_calib.windows.shard_store import Mark
 from tests.oracle.offline import Score
 from tests.windows.join import SETTINGS, Join, L, S, at, block, label
 from tests.windows.records import Block, batch
-from workers.monitor_inputs import read_labels
+from workers.monitor_inputs import ReadLabels
 
 
 @pytest.mark.parametrize(("negative", "sums"), [(False, (2, 1, 2)), (True, (3, 1, 1))])
@@ -56,9 +57,9 @@ def test_a_label_is_skewed_by_the_start_of_its_granule(written: str, granularity
     taken_ms = iso8601_ms("2024-05-01T10:00:00Z") or 0
     value = json.dumps({"event_id": "e", "label": 1, "day": written}).encode()
     record = Record(TopicPartition("labels", 0), 0, None, value, (), taken_ms)
-    records, rejects = read_labels([record], OffsetRange(0, 1), LabelDecoder(config))
-    assert rejects == []
-    judged = judge_records("l:labels:0", records, None, 1, PaneSettings.of(config))
+    read = ReadLabels([record], OffsetRange(0, 1), LabelDecoder(config))
+    assert read.rejects == []
+    judged = judge_records("l:labels:0", read.of(ModelKey("m", "1")), None, 1, PaneSettings.of(config))
     assert (len(judged.labels), judged.drop_kind.tolist()) == ((0, [True]) if skewed else (1, []))
 
 
