@@ -66,23 +66,26 @@ def connect(to: RedisSection | str) -> RedisClient:
     hiredis parser is missing; redis's own errors (see `answering`) where the server does not answer, or cannot be
     written to now.
     """
-    if not HIREDIS_AVAILABLE:
-        raise ConfigurationError("the hiredis parser is missing (replies are slow without it): pip install hiredis")
-    section = RedisSection.model_construct(url=to) if isinstance(to, str) else to
-    settings = redis_settings(section)
-    client: RedisClient
-    if section.cluster:
-        client = redis_clients.cluster(settings, section.retries)
-    elif section.sentinels:
-        client = redis_clients.sentinels_primary(settings, section.sentinel_service, section.retries)
-    else:
-        client = redis_clients.one_server(settings, section.retries)
+    client = unchecked_client(RedisSection.model_construct(url=to) if isinstance(to, str) else to)
     try:
         check_server(client)
     except BaseException:
         client.close()
         raise
     return client
+
+
+def unchecked_client(section: RedisSection) -> RedisClient:
+    """A client of whatever server there is, for checks. Raises ConfigurationError where the section cannot be used or
+    the hiredis parser is missing."""
+    if not HIREDIS_AVAILABLE:
+        raise ConfigurationError("the hiredis parser is missing (replies are slow without it): pip install hiredis")
+    settings = redis_settings(section)
+    if section.cluster:
+        return redis_clients.cluster(settings, section.retries)
+    if section.sentinels:
+        return redis_clients.sentinels_primary(settings, section.sentinel_service, section.retries)
+    return redis_clients.one_server(settings, section.retries)
 
 
 def check_server(client: RedisClient) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from workers import cli_config, cli_replay, cli_snapshot_changes, cli_snapshots, cli_status, cli_topics
+from workers import cli_config, cli_doctor, cli_replay, cli_snapshot_changes, cli_snapshots, cli_status, cli_topics
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, console, load, readable_errors
 from workers.deployment import open_log, open_state
 from workers.logs import set_up_logging
@@ -39,6 +39,9 @@ app.command("refit", epilog='Example: stream-calib refit --model flights --reaso
 app.command("status", epilog="Examples: stream-calib status ; stream-calib status --watch ; ... status --json")(
     cli_status.status
 )
+app.command(
+    "doctor", epilog="Examples: stream-calib doctor --config prod.toml ; stream-calib doctor --rate 1200 --json"
+)(cli_doctor.doctor)
 app.command(
     "replay",
     epilog="Examples: stream-calib replay scores.jsonl.gz --into scores --rate 2000 ; stream-calib replay --topic"

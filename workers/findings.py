@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 Level: TypeAlias = Literal["ok", "warn", "fail"]
 _STYLE: dict[Level, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -30,6 +31,15 @@ class Finding:
 def failed(findings: Sequence[Finding]) -> bool:
     """Whether one of them keeps the deployment from working."""
     return any(finding.level == "fail" for finding in findings)
+
+
+def finding_line(finding: Finding) -> Text:
+    """The finding on one line, and what to do about it on the next."""
+    line = Text(f"{finding.level:4} ", style=_STYLE[finding.level])
+    line.append(f"{finding.subject}: {finding.what}", style="default")
+    if finding.todo:
+        line.append(f"\n     -> {finding.todo}", style="default")
+    return line
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:

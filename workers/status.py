@@ -12,11 +12,10 @@ from stream_calib.config import Config
 from stream_calib.errors import TransportError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
-from stream_calib.windows.model_registry import deployment_scope
-from stream_calib.windows.redis_state import RedisState
 from stream_calib.windows.shard_store import Progress
-from workers.deployment import State, open_log, state_of
+from workers.deployment import State, open_board, open_deployment_store, open_gaps, open_log, state_of
 from workers.input_lags import input_lags
+from workers.status_board import StatusBoard
 from workers.totals import OutcomeTotals
 
 _DAY_MS = 86_400_000
@@ -28,7 +27,8 @@ class DeploymentStatus:
 
     def __init__(self, client: RedisClient, config: Config, keys: Sequence[ModelKey]) -> None:
         self._config = config
-        self._store = RedisState(client, deployment_scope(config.log.group_prefix))
+        self._store = open_deployment_store(client, config)
+        self._gaps, self._board = open_gaps(client, config), open_board(client, config)
         self._models = [_ModelStatus(state_of(client, config, key), config) for key in keys]
 
     def facts(self, now_ms: int) -> dict[str, Any]:
@@ -42,7 +42,9 @@ class DeploymentStatus:
             "now_ms": now_ms,
             "lags": [],
             "log_error": None,
+            "gaps": [msgspec.to_builtins(gap) for gap in self._gaps.all()],
             "alerts": _plain_alerts(self._store.entries("outbox", 0)),
+            "processes": _plain_processes(self._board, now_ms),
         }
         try:
             with open_log(self._config) as log:
@@ -96,16 +98,15 @@ class _ModelStatus:
             "coverage": self._outcomes.coverage()._asdict(),
             "alerts": _plain_alerts(outbox),
             "alerts_to_send": len(outbox) - int(fields["outbox_sent"] or 0),
-            "processes": [
-                {
-                    "role": s.role,
-                    "member": s.member,
-                    "age_ms": now_ms - s.time_ms,
-                    "facts": msgspec.to_builtins(s.facts),
-                }
-                for s in state.board.all(now_ms)
-            ],
+            "processes": _plain_processes(state.board, now_ms),
         }
+
+
+def _plain_processes(board: StatusBoard, now_ms: int) -> list[dict[str, Any]]:
+    return [
+        {"role": s.role, "member": s.member, "age_ms": now_ms - s.time_ms, "facts": msgspec.to_builtins(s.facts)}
+        for s in board.all(now_ms)
+    ]
 
 
 def _plain_alerts(outbox: Sequence[bytes]) -> list[dict[str, Any]]:

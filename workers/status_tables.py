@@ -24,7 +24,7 @@ def status_tables(facts: dict[str, Any]) -> list[Table]:
         inputs.add_row(f"{lag['role']} on {lag['topic']}", f"{lag['behind']:,}", worst)
     if facts["log_error"] is not None:
         inputs.add_row("not known", facts["log_error"])
-    for gap in facts.get("gaps", ()):
+    for gap in facts["gaps"]:
         lost = f"{gap['topic']}-{gap['partition']}: {gap['first']} to {gap['end'] - 1}, never read by {gap['role']}"
         inputs.add_row("gap", lost, age(now_ms - gap["time_ms"]) + " ago")
     tables = [inputs]

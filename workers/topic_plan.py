@@ -47,6 +47,7 @@ def planned_topics(config: Config, score_partitions: int | None = None) -> tuple
     blocks_retention_ms = blocks_retention(config)
     rebuilt_from_ms = 2 * windows.horizon_ms + (windows.keep_panes + 2) * windows.pane_ms
     output_bytes = config.records.max_record_bytes + _RECORD_OVERHEAD_BYTES
+    dead_letter_bytes = config.records.max_dead_letter_bytes + _RECORD_OVERHEAD_BYTES
     block_bytes = largest_block_bytes(config)
     rebuild, downtime = "to rebuild a lost shard", "for a calibrate that is down meanwhile"
     planned = [
@@ -80,7 +81,16 @@ def planned_topics(config: Config, score_partitions: int | None = None) -> tuple
             "",
             _settings(log.output_retention_ms, output_bytes),
         ),
-        PlannedTopic(topics.dead_letters, "dead_letters", 1, 1, 0, 0, "", _settings(log.reject_retention_ms)),
+        PlannedTopic(
+            topics.dead_letters,
+            "dead_letters",
+            1,
+            1,
+            dead_letter_bytes,
+            0,
+            "",
+            _settings(log.reject_retention_ms, dead_letter_bytes),
+        ),
         PlannedTopic(topics.alerts, "alerts", 1, 1, 0, 0, "", _settings(log.reject_retention_ms)),
     ]
     if topics.live_blocks is not None:
