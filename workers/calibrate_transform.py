@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from stream_calib.events.outputs import Headers, OutputEncoder
 from stream_calib.events.score_decoder import ScoreDecoder
 from stream_calib.snapshot.served_models import Serving
 from stream_calib.transport.port import Outgoing, Record
+
+_PARTITION = attrgetter("source.partition")
 
 
 class Calibrated(NamedTuple):
@@ -81,7 +84,7 @@ def _segments(
     records: Sequence[Record], decoded: Decoded, batch: ScoreBatch
 ) -> Iterator[tuple[int, NDArray[np.intp], tuple[bytes, Headers] | None]]:
     """(partition, rows of the batch up to a clock record or the partition's end, that clock record), in order."""
-    partition_of = np.array([record.source.partition for record in records], dtype=np.intp)
+    partition_of = np.fromiter(map(_PARTITION, records), dtype=np.intp, count=len(records))
     row_partition = partition_of[batch.record_index]
     for partition in np.unique(partition_of).tolist():
         rows = np.flatnonzero(row_partition == partition)

@@ -24,6 +24,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,27 @@ _COLUMNS = ("<u8", "<i8", "<f8", "<u8", "<u4", "<u2", "<u2", "u1", "u1")
 _MAX_TEXT = 2**16 - 1
 _MAX_SNAPSHOTS = 2**8
 
-_cached_signature_hash = lru_cache(maxsize=65_536)(signature_hash)
+
+class _PackedSignature(NamedTuple):
+    hash: int
+    text_lengths: bytes
+    texts: bytes
+
+
+@lru_cache(maxsize=65_536)
+def _packed(signature: tuple[str, ...]) -> _PackedSignature:
+    """Signatures come again in block after block."""
+    lengths, texts = _packed_texts(signature)
+    return _PackedSignature(signature_hash(signature), lengths, texts)
+
+
+def _packed_texts(texts: Sequence[str]) -> tuple[bytes, bytes]:
+    """Lengths and UTF-8 of the texts, as in the block."""
+    encoded = [text.encode() for text in texts]
+    longest = max(map(len, encoded), default=0)
+    if longest > _MAX_TEXT:
+        raise BlockFormatError(f"a text of {longest} bytes; a block holds texts of at most {_MAX_TEXT}")
+    return struct.pack(f"<{len(encoded)}H", *map(len, encoded)), b"".join(encoded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +113,9 @@ def pack(rows: BlockRows) -> bytes:
     attributes = len(rows.signatures[0]) if rows.signatures else 0
     if any(len(signature) != attributes for signature in rows.signatures):
         raise BlockFormatError(f"signatures of one block must all have {attributes} values")
-    texts = [*rows.model_key, *rows.snapshots, *(value for signature in rows.signatures for value in signature)]
-    encoded = [text.encode() for text in texts]
-    if max(map(len, encoded)) > _MAX_TEXT:
-        raise BlockFormatError(f"a text of {max(map(len, encoded))} bytes; a block holds texts of at most {_MAX_TEXT}")
+    lengths, texts = _packed_texts([*rows.model_key, *rows.snapshots])
+    packed = list(map(_packed, rows.signatures))
+    texts += b"".join([signature.texts for signature in packed])
     _model_key(*rows.model_key)
     _check(rows)
     body = b"".join(
@@ -105,17 +125,18 @@ def pack(rows: BlockRows) -> bytes:
             rows.score.astype("<f8").tobytes(),
             rows.signature_hash.astype("<u8").tobytes(),
             rows.served.astype("<u4").tobytes(),
-            np.array([len(text) for text in encoded], dtype="<u2").tobytes(),
+            lengths,
+            *[signature.text_lengths for signature in packed],
             rows.signature_index.astype("<u2").tobytes(),
             rows.unit_bucket.astype("u1").tobytes(),
             rows.snapshot_index.astype("u1").tobytes(),
-            *encoded,
+            texts,
         ]
     )
     counts = (len(rows.fingerprint), len(rows.signatures), len(rows.snapshots), attributes)
-    head = _HEAD.pack(_MAGIC, _FORMAT, 0, *counts, sum(map(len, encoded)))
+    head = _HEAD.pack(_MAGIC, _FORMAT, 0, *counts, len(texts))
     crc = zlib.crc32(body, zlib.crc32(head[_CHECKED_FROM:]))
-    return _HEAD.pack(_MAGIC, _FORMAT, crc, *counts, sum(map(len, encoded))) + body
+    return _HEAD.pack(_MAGIC, _FORMAT, crc, *counts, len(texts)) + body
 
 
 def unpack(block: bytes) -> BlockRows:
@@ -181,7 +202,7 @@ def _block(
         BlockRows(
             model_key=model_key,
             signatures=signatures,
-            signature_hash=np.array([_cached_signature_hash(signature) for signature in signatures], dtype=np.uint64),
+            signature_hash=np.array([_packed(signature).hash for signature in signatures], dtype=np.uint64),
             snapshots=[snapshot],
             fingerprint=batch.fingerprint[rows],
             event_time_ms=batch.event_time_ms[rows],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import repeat
+from itertools import groupby, repeat
 from operator import attrgetter
 
 import msgspec
@@ -124,11 +124,13 @@ class OutputEncoder:
 
 
 def _headers(records: Sequence[Record]) -> list[Headers]:
-    """`source_headers` of each record."""
-    sources = list(map(_SOURCE, records))
-    partitions = {source: _partition_headers(source) for source in set(sources)}
-    offsets = _encoder.encode(list(map(_OFFSET, records)))[1:-1].split(b",")
-    return [(*partitions[source], (OFFSET_HEADER, offset)) for source, offset in zip(sources, offsets, strict=True)]
+    """`source_headers` of each record. Records of one partition mostly follow each other."""
+    offsets = zip(repeat(OFFSET_HEADER), _encoder.encode(list(map(_OFFSET, records)))[1:-1].split(b","), strict=False)
+    headers: list[Headers] = []
+    for source, run in groupby(map(_SOURCE, records)):
+        topic, partition = _partition_headers(source)
+        headers += zip(repeat(topic, len(list(run))), repeat(partition), offsets, strict=False)
+    return headers
 
 
 def _spliced(value: bytes, members: bytes) -> bytes:
