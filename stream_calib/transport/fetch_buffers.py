@@ -15,13 +15,15 @@ from stream_calib.transport.port import OffsetRange, Record, TopicPartition
 class Buffer:
     """One assigned partition: its position, what is buffered after it, and where its end was last seen."""
 
-    __slots__ = ("end_seen", "fetched", "position", "records", "taken")
+    __slots__ = ("begun", "end_seen", "fetched", "position", "records", "taken")
 
     def __init__(self, position: int) -> None:
         self.begin(position)
 
     def begin(self, position: int) -> None:
         """Everything that was fetched is dropped; the next record is the one at `position`."""
+        self.begun = position
+        """Where reading began since the partition was assigned, or since the last seek."""
         self.position = position
         """Offset of the next record that a poll would give."""
         self.fetched = position

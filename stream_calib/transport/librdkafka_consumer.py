@@ -15,7 +15,7 @@ from confluent_kafka.admin import OffsetSpec
 from stream_calib.errors import TransportError
 from stream_calib.transport.fetch_buffers import Buffer, take_fairly
 from stream_calib.transport.kafka_positions import HeldBack, not_read_here, positions_lost
-from stream_calib.transport.librdkafka_errors import UNKNOWN_TOPIC, transport_error
+from stream_calib.transport.librdkafka_errors import UNKNOWN_TOPIC, is_fatal, transport_error
 from stream_calib.transport.librdkafka_member import GroupMember
 from stream_calib.transport.librdkafka_records import split
 from stream_calib.transport.librdkafka_topics import TopicCatalogue
@@ -97,7 +97,7 @@ class LibrdkafkaConsumer(Consumer):
 
     def commit(self, outputs: Sequence[Outgoing], positions: Mapping[TopicPartition, int]) -> None:
         try:
-            self._refuse_when_fenced(positions)
+            self._refuse_when_fenced(positions, bool(outputs))
             if isinstance(self._writer, PlainWriter):
                 self._writer.write(outputs)
             elif outputs:
@@ -140,6 +140,7 @@ class LibrdkafkaConsumer(Consumer):
                 messages += client.consume(count, 0.0)
         except KafkaException as error:
             raise self._member.failed(error.args[0]) from error
+        self._member.raise_when_failed()
         runs, events = split(messages)
         for partition, records in runs:
             if (buffer := self._buffers.get(partition)) is not None:
@@ -163,7 +164,7 @@ class LibrdkafkaConsumer(Consumer):
             self._member.look_at_topics(at_once=True)
         elif error.code() == KafkaError._MAX_POLL_EXCEEDED:
             _LOG.warning("group %s: this member had not polled for too long and joins again", self._member.group)
-        elif error.fatal() or not error.retriable():
+        elif is_fatal(error) or not error.retriable():
             raise self._member.failed(error)
 
     # --- bringing librdkafka to where we want it
@@ -278,15 +279,16 @@ class LibrdkafkaConsumer(Consumer):
             self._seeks[partition] = position
             self._lost.discard(partition)
 
-    def _refuse_when_fenced(self, positions: Mapping[TopicPartition, int]) -> None:
-        """What was not read under the assignment in force belongs to a batch of an earlier one."""
+    def _refuse_when_fenced(self, positions: Mapping[TopicPartition, int], has_outputs: bool) -> None:
+        """What was not read under the assignment in force belongs to a batch of an earlier one: its outputs may be
+        another member's by now."""
         for partition, offset in positions.items():
             buffer = self._buffers.get(partition)
             if (
                 buffer is None
                 or not self._member.is_in_group
                 or partition in self._unsettled
-                or buffer.position < offset
+                or not (buffer.begun if has_outputs else 0) <= offset <= buffer.position
             ):
                 raise not_read_here(self._member.group, partition, offset)
 

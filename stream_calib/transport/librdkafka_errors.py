@@ -40,6 +40,11 @@ _NOT_ALLOWED = frozenset(
 _CODEC = frozenset({KafkaError._BAD_COMPRESSION, KafkaError.UNSUPPORTED_COMPRESSION_TYPE, KafkaError._NOT_IMPLEMENTED})
 
 
+def is_fatal(error: KafkaError) -> bool:
+    """Whether the client that tells of it is of no more use."""
+    return bool(error.fatal() or error.code() == KafkaError._FATAL)
+
+
 def is_brokers_away(error: KafkaError) -> bool:
     """Whether no broker can be reached."""
     return bool(error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))

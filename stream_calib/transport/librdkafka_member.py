@@ -23,6 +23,7 @@ from stream_calib.transport.librdkafka_errors import (
     ANOTHER_PROCESS,
     MEMBERSHIP_LOST,
     is_brokers_away,
+    is_fatal,
     is_not_let_in,
     transport_error,
 )
@@ -63,6 +64,7 @@ class GroupMember:
         self._client: Client | None = None
         self._granted: list[TopicPartition] | None = None
         self._away: KafkaError | None = None
+        self._fatal: KafkaError | None = None
         self._replaced: TransportError | None = None
         self.identity = b""
         """The group's metadata, as transactions need it, of the assignment that is in force."""
@@ -197,16 +199,22 @@ class GroupMember:
 
     def failed(self, error: KafkaError) -> TransportError:
         """What an error of the client means. A client that cannot go on is ended, and the next poll makes another."""
-        if error.code() in ANOTHER_PROCESS or (error.fatal() and "instance" in error.str()):
+        if error.code() in ANOTHER_PROCESS or (is_fatal(error) and "group.instance.id" in error.str()):
             self._replaced = TransportError(
                 f"another process has joined group {self.group} as {self._settings.get('group.instance.id')}:"
                 " each process needs a log.instance_id of its own"
             )
             return self._replaced
-        if error.fatal():
+        if is_fatal(error):
             self.close()
             self._on_revoked()
         return transport_error(error, self._doing)
+
+    def raise_when_failed(self) -> None:
+        """The client has told of an error that it cannot go on after."""
+        error, self._fatal = self._fatal, None
+        if error is not None:
+            raise self.failed(error)
 
     def is_heard(self) -> None:
         """The brokers have answered."""
@@ -229,5 +237,7 @@ class GroupMember:
 
     def _note_error(self, error: KafkaError) -> None:
         """Called within polls."""
-        if is_not_let_in(error) or (is_brokers_away(error) and self._away is None):
+        if is_fatal(error):
+            self._fatal = error
+        elif is_not_let_in(error) or (is_brokers_away(error) and self._away is None):
             self._away = error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,11 +11,13 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from stream_calib.errors import FencedError, TransportError
-from stream_calib.transport.librdkafka_errors import ANOTHER_PROCESS, MEMBERSHIP_LOST, transport_error
+from stream_calib.transport.librdkafka_errors import ANOTHER_PROCESS, MEMBERSHIP_LOST, is_fatal, transport_error
 from stream_calib.transport.librdkafka_settings import ClientSettings
 from stream_calib.transport.librdkafka_topics import TopicCatalogue, client
 from stream_calib.transport.partitioning import Partitioner
 from stream_calib.transport.port import Outgoing
+
+_LOG = logging.getLogger(__name__)
 
 _BY_KEY = -1
 """librdkafka chooses, by CRC-32 of the key: what `Partitioner` does, without a step in Python."""
@@ -161,10 +164,10 @@ class TransactionalWriter(Writer):
                 producer.send_offsets_to_transaction(offsets, membership, self._timeout_s)
             producer.commit_transaction(self._timeout_s)
         except KafkaException as error:
-            self._give_up(error.args[0])
+            self._give_up(producer, error.args[0])
             raise self._meaning(error.args[0]) from error
         except TransportError:
-            self._abort(producer)
+            self._give_up(producer)
             raise
         self._failures = []
 
@@ -191,21 +194,14 @@ class TransactionalWriter(Writer):
             self._producer = producer
         return self._producer
 
-    def _give_up(self, error: KafkaError) -> None:
-        if error.fatal() or error.retriable() or self._producer is None:
-            # Fatal: of no more use. Retriable: a timeout, whose outcome a new producer's start settles.
-            self._keep_failures_and_discard()
-        else:
-            self._abort(self._producer)
-
-    def _abort(self, producer: Producer) -> None:
-        try:
-            producer.abort_transaction(self._timeout_s)
-        except KafkaException:
-            # What is left open ends when the next producer starts under the same transactional id.
-            self._keep_failures_and_discard()
-
-    def _keep_failures_and_discard(self) -> None:
+    def _give_up(self, producer: Producer, error: KafkaError | None = None) -> None:
+        """A producer is of no more use after an aborted transaction: librdkafka may have lost count of what the brokers
+        have. One that ran out of time is left to the next producer, whose start settles what became of it."""
+        if error is None or not (is_fatal(error) or error.retriable()):
+            try:
+                producer.abort_transaction(self._timeout_s)
+            except KafkaException as failed:
+                _LOG.debug("transaction %s is left for the next producer to end: %s", self._id, failed)
         failures = self._failures
         self._discard()
         self._failures = failures
