@@ -9,7 +9,12 @@ from typing import Any
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    KafkaError,
+    NotCoordinatorError,
+)
 
 from stream_calib.config_connections import LogSection
 from stream_calib.errors import TransportError
@@ -24,6 +29,8 @@ from stream_calib.transport.port import Log, Outgoing, Record, StartAt, TopicPar
 _WRITE_WITHIN_MS = 30_000
 _READ_WITHIN_S = 10.0
 _SLICE_MS = 100
+_LOOK_AGAIN_S = 0.1
+_COORDINATOR_SOON = (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError)
 _SETTLED_AFTER_MS = 2_000
 """A transaction that the brokers abort for its age is answered this much later."""
 
@@ -72,9 +79,19 @@ class KafkaLog(Log):
     def group_positions(self, group: str, topic: str) -> Mapping[int, int] | None:
         name = self._group_name(group)
         wanted = [KafkaPartition(topic, p) for p in range(self.partitions(topic))]
-        found = self._topics.ask(
-            f"asking for the positions of group {name}", lambda admin: admin.list_group_offsets({name: wanted})[name]
-        )
+        deadline = time.monotonic() + _READ_WITHIN_S
+        while True:
+            try:
+                found = self._topics.ask(
+                    f"asking for the positions of group {name}",
+                    lambda admin: admin.list_group_offsets({name: wanted})[name],
+                )
+                break
+            except TransportError as error:
+                # On brokers that nobody has asked for a group before, the first question only makes them get ready.
+                if not isinstance(error.__cause__, _COORDINATOR_SOON) or time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOOK_AGAIN_S)
         return {partition.partition: entry.offset for partition, entry in found.items() if entry.offset >= 0}
 
     def try_transaction(self) -> None:
