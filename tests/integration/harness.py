@@ -81,15 +81,16 @@ class Deployment:
         server: EmbeddedServer,
         overrides: Overrides | None = None,
         state_server: EmbeddedServer | None = None,
+        state_url: str | None = None,
     ) -> None:
-        """`state_server`: holds the state, where it is not the log's server."""
+        """`state_server`: holds the state, where it is not the log's server; `state_url`: where the test started it."""
         self.server = server
         self.state_server = state_server or server
         self.folder = folder
         self.environ = {
             **os.environ,
             "STREAM_CALIB_LOG_URL": server.url,
-            "STREAM_CALIB_REDIS_URL": self.state_server.url,
+            "STREAM_CALIB_REDIS_URL": state_url or self.state_server.url,
             STOP_WITH_PARENT: str(os.getpid()),
         }
         self.processes: list[RoleProcess] = []
@@ -208,12 +209,14 @@ class Deployment:
 
 
 @contextmanager
-def deployment(folder: Path, overrides: Overrides | None = None, *, own_state: bool = False) -> Iterator[Deployment]:
-    """A deployment over a server of its own, or over two; all of it is ended at the end."""
+def deployment(
+    folder: Path, overrides: Overrides | None = None, *, own_state: bool = False, state_url: str | None = None
+) -> Iterator[Deployment]:
+    """A deployment over a server of its own, or over two; all of it is ended at the end. `state_url`: as above."""
     with ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer(folder / "server"))
         state_server = stack.enter_context(EmbeddedServer(folder / "state")) if own_state else None
-        made = Deployment(folder, server, overrides, state_server)
+        made = Deployment(folder, server, overrides, state_server, state_url)
         stack.callback(made.close)
         yield made
 
