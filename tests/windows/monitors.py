@@ -63,6 +63,7 @@ class Monitored:
         for topic, count in (("blocks", partitions), ("live", 1), ("labels", partitions), ("dead-letters", 1)):
             self.log.create_topic(topic, count)
         self.monitors: list[Monitor] = []
+        self.dead: list[Monitor] = []
         self.written: dict[TopicPartition, list[tuple[ModelKey | None, Item]]] = defaultdict(list)
         """Partition -> its items in order, with the model key of a block."""
         self.block_sizes: dict[TopicPartition, list[int]] = defaultdict(list)
@@ -81,7 +82,15 @@ class Monitored:
         self.monitors.remove(monitor)
         monitor.close()
 
+    def kill(self, monitor: Monitor) -> None:
+        """It is gone without a word; its session ends at once, its leases later."""
+        self.monitors.remove(monitor)
+        self.log.fence(GROUP, monitor._member)
+        self.dead.append(monitor)
+
     def close(self) -> None:
+        for monitor in self.dead:
+            monitor.close()
         for monitor in list(self.monitors):
             self.stop(monitor)
         self.client.close()
