@@ -151,7 +151,9 @@ class RedisSection(ClientSection):
     )
     cluster: bool = Field(default=False, description="The address is a node of a Redis Cluster")
     sentinels: list[str] = Field(
-        default_factory=list, description="host:port of the Sentinels that know the current primary"
+        default_factory=list,
+        description="host:port of the Sentinels that know the current primary; a user of their own is"
+        " client.sentinel_username, with client_secrets.sentinel_password",
     )
     sentinel_service: str = Field(default="mymaster", description="The name that the Sentinels watch it under")
     socket_timeout_ms: DurationMs = Field(

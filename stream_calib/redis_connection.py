@@ -37,7 +37,7 @@ from stream_calib import metrics, redis_clients
 from stream_calib.config_connections import RedisSection
 from stream_calib.errors import ConfigurationError, StreamCalibError
 from stream_calib.redis_checks import inspect_server
-from stream_calib.redis_clients import RedisClient, is_worth_another_try, passes_with_time, pipelined
+from stream_calib.redis_clients import ClusterClient, RedisClient, is_worth_another_try, passes_with_time, pipelined
 from stream_calib.redis_settings import redis_settings
 
 _LOG = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ _LOG = logging.getLogger(__name__)
 _REFUSALS = ("BUSY", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN", "OOM", "UNBLOCKED")
 """Error replies of a server that works but cannot do it now. Other error replies are faults of this program."""
 
+_WRAPPED_READ_ONLY = "-READONLY"
 _SENTINEL_ASKED = re.compile(r"host=([^,()]+),port=([0-9]+).*?> - ([^,]+)")
 
 _UNUSABLE = ("version", "mode", "eviction")
@@ -138,8 +139,7 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
             ) from error
         raise error_class(f"no answer from the Redis-compatible server while {doing}: {reason}; retry later") from error
     except ResponseError as error:
-        # A script of before Redis 7 wraps what a replica answers to its first write.
-        if str(error).startswith(_REFUSALS) or passes_with_time(error) or "-READONLY" in str(error):
+        if str(error).startswith(_REFUSALS) or passes_with_time(error):
             metrics.STATE_ERRORS.labels("refused").inc()
             raise error_class(f"the Redis-compatible server refused while {doing}: {error}") from error
         raise
@@ -189,9 +189,19 @@ class LuaScript:
         """The script's reply. It may be executed twice when the connection is lost, so it must be idempotent."""
         with self._seconds.time(), answering(self._error_class, f"running {self._file_names[-1]}"):
             try:
-                return client.evalsha(self.sha, len(keys), *keys, *args)
-            except NoScriptError:
-                return client.eval(self.text, len(keys), *keys, *args)  # type: ignore[arg-type]  # bytes are sent as they are
+                return self._run(client, keys, args)
+            except ResponseError as error:
+                if _WRAPPED_READ_ONLY not in str(error) or isinstance(client, ClusterClient):
+                    raise
+                # A replica before Redis 7, whose answer redis-py does not know for a reason to connect again.
+                client.connection_pool.disconnect()
+                raise ReadOnlyError(str(error)) from error
+
+    def _run(self, client: RedisClient, keys: Sequence[str | bytes], args: Sequence[str | bytes | int]) -> Any:
+        try:
+            return client.evalsha(self.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return client.eval(self.text, len(keys), *keys, *args)  # type: ignore[arg-type]  # bytes are sent as they are
 
     def many(self, client: RedisClient, calls: Sequence[Call]) -> list[Any]:
         """The replies to several independent calls, in one round trip to each server; each may run twice, as above.

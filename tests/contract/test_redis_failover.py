@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from redis.crc import key_slot
@@ -16,7 +17,7 @@ from redis.crc import key_slot
 from stream_calib.config_connections import RedisSection
 from stream_calib.errors import ConfigurationError, StateUnavailableError
 from stream_calib.redis_clients import ClusterClient, RedisClient
-from stream_calib.redis_connection import answering, connect
+from stream_calib.redis_connection import LuaScript, answering, connect
 from stream_calib.windows.memory_shards import MemoryShards
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
@@ -361,6 +362,21 @@ def test_a_demoted_server_is_waited_for(redis_sentinels: WatchedPair) -> None:
                 connect(RedisSection(url=first.url, retries=0))
             demoted.replicaof("NO", "ONE")
             assert state.commit(Commit({}, {"a": "3"}))
+
+
+def test_a_replica_before_redis_7_is_left_too(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a script's first write ends it with the replica's answer inside a longer one, which is played here."""
+    (tmp_path / "old.lua").write_text(
+        "return redis.error_reply('ERR Error running script (call to f_1): @user_script:8: -READONLY You can\\'t write"
+        " against a read only replica.')"
+    )
+    monkeypatch.syspath_prepend(tmp_path.parent)
+    script = LuaScript(tmp_path.name, "old.lua", error_class=StateUnavailableError)
+    with connect(redis_url) as client:
+        before = client.client_id()
+        with pytest.raises(StateUnavailableError, match=r"refused while running old\.lua: .*-READONLY"):
+            script(client, ["a"])
+        assert client.client_id() != before
 
 
 def test_an_address_that_is_pointed_elsewhere_is_connected_to_again(redis_sentinels: WatchedPair) -> None:
