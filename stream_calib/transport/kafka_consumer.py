@@ -73,7 +73,7 @@ class KafkaMember(Consumer):
         """Assigned partitions whose position is not known: just assigned, or in a commit that failed."""
         self._paused: frozenset[TopicPartition] = frozenset()
         self._held_back = HeldBack()
-        self._another_process: TransportError | None = None
+        self._replaced = False
         self._turn = 0
 
     # --- the port
@@ -156,8 +156,8 @@ class KafkaMember(Consumer):
     # --- membership
 
     def _running(self) -> Any:
-        if self._another_process is not None:
-            raise self._another_process
+        if self._replaced:
+            raise self._stopped_by_another_process()
         if self._client is None:
             if not self._ids:
                 self._ids = {topic: found.id for topic, found in self._topics.identities(self._names).items()}
@@ -167,9 +167,12 @@ class KafkaMember(Consumer):
     def _take_up(self, client: Any) -> None:
         """Notes the assignment when the group has settled on one."""
         now = client.group_metadata()
-        if now.state is not MemberState.STABLE or now.generation_id < 0:
-            return
         assigned = {TopicPartition(*partition) for partition in client.assignment()}
+        if now.state is not MemberState.STABLE or now.generation_id < 0:
+            # Not shared anew yet; what kafka-python has given up by now is lost.
+            self._buffers = {p: buffer for p, buffer in self._buffers.items() if p in assigned}
+            self._unsettled &= assigned
+            return
         then = self._membership
         if then is not None and _identity(then) == _identity(now) and assigned == self._buffers.keys():
             return
@@ -187,12 +190,12 @@ class KafkaMember(Consumer):
                 f"group {self._group} has shared its partitions anew since the batch was read; drop it and poll again"
             )
 
-    def _stopped_by_another_process(self) -> TransportError:
-        self._another_process = TransportError(
+    def _stopped_by_another_process(self) -> AnotherProcessError:
+        self._replaced = True
+        return AnotherProcessError(
             f"another process has joined group {self._group} as {self._settings.get('group_instance_id')}: each process"
             " needs a log.instance_id of its own; end one of the two"
         )
-        return self._another_process
 
     # --- positions
 
@@ -276,28 +279,35 @@ class KafkaMember(Consumer):
 
     def _fetch(self, client: Any, wait_ms: float) -> None:
         """Takes what kafka-python has; waits for the first record. Also joins, and shows that this member is alive."""
-        found: dict[Any, Any] = {}
         try:
             found = client.fetched(wait_ms, _TAKEN_AT_ONCE)
+            self._take_up(client)
+            self._buffer(found)
+            self._pass_what_holds_no_record(client, found)
         except NoOffsetForPartitionError:
-            pass  # new partitions without a committed position: `_settle` says where they begin
+            # New partitions without a committed position: `_settle` says where they begin.
+            self._take_up(client)
         except (OffsetOutOfRangeError, LogTruncationError) as error:
-            self._raise_when_lost(client, error)
+            self._raise_when_lost(error)
         except FencedInstanceIdError as error:
             raise self._stopped_by_another_process() from error
         except KafkaError as error:
             raise transport_error(error, self._doing) from error
-        self._take_up(client)
+
+    def _buffer(self, found: Mapping[KafkaPartition, Sequence[Any]]) -> None:
         for partition, records in found.items():
             source = TopicPartition(*partition)
-            buffer = self._buffers.get(source)
-            if buffer is not None and source not in self._unsettled:
-                buffer.add(records_of(source, records))
+            if source in self._buffers and source not in self._unsettled:
+                self._buffers[source].add(records_of(source, records))
+
+    def _pass_what_holds_no_record(self, client: Any, found: Mapping[KafkaPartition, Sequence[Any]]) -> None:
+        """The ends of transactions, and what was aborted: kafka-python is past them."""
+        if self._unsettled:  # it does not tell positions while it lacks one
+            return
         for source, buffer in self._buffers.items():
-            # Offsets that hold no record: the ends of transactions, what was aborted.
-            if source not in self._unsettled and (not len(buffer) or KafkaPartition(*source) in found):
-                fetched = client.position(KafkaPartition(*source), timeout_ms=_ANSWER_WITHIN_MS)
-                buffer.fetched = max(buffer.fetched, fetched or 0)
+            place = KafkaPartition(*source)
+            if place in found or not len(buffer):
+                buffer.fetched = max(buffer.fetched, client.position(place, timeout_ms=_ANSWER_WITHIN_MS) or 0)
 
     def _pause_what_is_full(self, client: Any, max_records: int) -> None:
         """kafka-python goes on fetching only for partitions of which less than a poll's worth waits here."""
@@ -346,7 +356,7 @@ class KafkaMember(Consumer):
                 check_same_topic(self._group, topic, found.id, self._ids[topic])
             self._looked_at_topics = time.monotonic()
 
-    def _raise_when_lost(self, client: Any, error: KafkaError) -> None:
+    def _raise_when_lost(self, error: KafkaError) -> None:
         self._check_topics(now=True)
         positions = {p: buffer.fetched for p, buffer in self._buffers.items() if p not in self._unsettled}
         unread = [p for p in positions if p not in self._paused]

@@ -51,7 +51,10 @@ class Writer(ABC):
     def _check(self, outputs: Sequence[Outgoing]) -> None:
         """Raises before anything is written where a record asks for a topic or partition that is not there."""
         for topic, partition in {(output.topic, output.partition) for output in outputs}:
-            self._partitioner.choose(Outgoing(topic, None, None, (), partition), self._topics.partition_count(topic))
+            count = self._topics.partition_count(topic)
+            if partition is not None and partition >= count:
+                count = self._topics.identity(topic).partitions  # it may have been added since we last looked
+            self._partitioner.choose(Outgoing(topic, None, None, (), partition), count)
 
     def _placed(self, outputs: Sequence[Outgoing]) -> Iterator[Queued]:
         known, choose, count = self._partitions, self._partitioner.choose, self._topics.partition_count
@@ -178,9 +181,7 @@ class TransactionalWriter(Writer):
 
     def _meaning(self, error: Exception) -> TransportError:
         if isinstance(error, FencedInstanceIdError):
-            return AnotherProcessError(
-                "another process has joined with this one's log.instance_id: each process needs one of its own"
-            )
+            return AnotherProcessError("another process has joined with this one's log.instance_id")
         # kafka-python wraps what it does not expect into a text.
         if isinstance(error, MEMBERSHIP_LOST) or "RebalanceInProgress" in str(error):
             return FencedError(
