@@ -41,4 +41,6 @@ def project() -> Iterator[Project]:
         finally:
             print(project.logs())
             project.compose("down", "--volumes", "--timeout", "5")
+            if found.is_own:
+                found.run("image", "prune", "--force")
             took("down")

@@ -113,6 +113,12 @@ def test_the_password_is_in_no_log_and_no_list_of_processes(project: Project) ->
         assert password not in json.dumps(project.inspect(service)), service
 
 
+def test_doctor_finds_nothing_to_mend(project: Project) -> None:
+    """It would end with code 1."""
+    findings = json.loads(project.compose("exec", "-T", "monitor", "stream-calib", "doctor", "--json"))
+    assert {finding["subject"] for finding in findings} >= {"configuration", "log", "transactions", "redis persistence"}
+
+
 def test_prometheus_sees_every_role_and_no_alert(project: Project) -> None:
     def seen() -> dict[str, str]:
         return {target["labels"]["instance"]: target["health"] for target in project.targets()}
