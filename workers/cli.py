@@ -16,7 +16,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from workers import cli_config, cli_doctor, cli_replay, cli_snapshot_changes, cli_snapshots, cli_status, cli_topics
-from workers.cli_common import DEFAULT_CONFIG, ConfigOption, console, load, readable_errors
+from workers.cli_common import DEFAULT_CONFIG, ConfigOption, console, load, plain_logging, readable_errors
 from workers.deployment import open_log, open_state
 from workers.logs import set_up_logging
 from workers.run import ROLES, run_roles
@@ -47,6 +47,11 @@ app.command(
     epilog="Examples: stream-calib replay scores.jsonl.gz --into scores --rate 2000 ; stream-calib replay --topic"
     " scores-2024 --from 2024-05-01T00:00Z --until 2024-06-01T00:00Z --into scores --speed 60 --clock last",
 )(cli_replay.replay)
+
+
+@app.callback()
+def _before_every_command() -> None:
+    plain_logging()
 
 
 class LogLevel(str, Enum):

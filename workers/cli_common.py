@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -26,8 +27,20 @@ ConfigOption = Annotated[
 DEFAULT_CONFIG = Path("stream-calib.toml")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
+_OURS = ("stream_calib", "workers")
+_LIBRDKAFKA = "stream_calib.librdkafka"
+"""What librdkafka itself logs."""
+
 console = Console(markup=False, emoji=False)
 """What is printed holds values of the users' records and reasons that they gave: brackets in them are no markup."""
+
+
+def plain_logging() -> None:
+    """Our own warnings as one readable line; what client libraries log says nothing that our errors do not say."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("warning: %(message)s"))
+    handler.addFilter(lambda record: record.name.startswith(_OURS) and record.name != _LIBRDKAFKA)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
 
 
 @contextmanager

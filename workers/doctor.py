@@ -52,12 +52,12 @@ class Doctor:
             with open_log(config) as log:
                 yield from self._of_log_and_state(log, config)
         except (TransportError, ConfigurationError) as error:
-            yield Finding("fail", "log", str(error), "see that it runs, and its address and settings under [log]")
+            yield Finding("fail", "log", f"at {_address(config)}: {error}", "see that it runs, and [log]")
             yield from self._of_state(config, None)
 
     def _of_log_and_state(self, log: Log, config: Config) -> Iterator[Finding]:
         found = []
-        for finding in log_findings(log, config, self._now_ms):
+        for finding in log_findings(log, config, _address(config), self._now_ms):
             found.append(finding)
             yield finding
         answers = not failed([f for f in found if f.subject == "log" or f.subject.startswith("topic ")])
@@ -125,3 +125,8 @@ class Doctor:
             return
         found = estimate(config, rate, [state.store for state in states])
         yield memory_finding(found, server_memory(client), where_from, config)
+
+
+def _address(config: Config) -> str:
+    log = config.log
+    return mask_url(log.url) if log.kind == "embedded" else log.bootstrap_servers

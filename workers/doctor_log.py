@@ -36,7 +36,7 @@ def client_findings(config: Config) -> Iterator[Finding]:
         yield Finding("ok", "client", "kafka-python with all codecs")
 
 
-def log_findings(log: Log, config: Config, now_ms: Callable[[], int]) -> Iterator[Finding]:
+def log_findings(log: Log, config: Config, address: str, now_ms: Callable[[], int]) -> Iterator[Finding]:
     """Findings in the order in which one would look. Ends early where the log does not answer."""
     started = time.monotonic()
     try:
@@ -44,11 +44,13 @@ def log_findings(log: Log, config: Config, now_ms: Callable[[], int]) -> Iterato
     except UnknownTopicError:
         pass  # an answer; the topics' own findings say it
     except TransportError as error:
-        yield Finding("fail", "log", f"does not answer: {error}", "see that it runs and that its address is right")
+        todo = "see that it runs, that its address is right, and what [log] says of access"
+        yield Finding("fail", "log", f"at {address}, does not answer: {error}", todo)
         return
     took_ms = round((time.monotonic() - started) * 1_000)
     version = log.server_version()
-    what = f"{config.log.kind}{'' if version is None else f' {version}'} answers in {took_ms} ms"
+    kind = config.log.kind if version is None else f"{config.log.kind} {version}"
+    what = f"{kind} at {address} answers in {took_ms} ms"
     if took_ms > _SLOW_ANSWER_MS:
         yield Finding("warn", "log", what, "every batch waits for it several times; look at the network and the load")
     else:
