@@ -11,7 +11,8 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from datetime import datetime, timezone
 
 from stream_calib.config_connections import TelemetrySection
@@ -20,6 +21,7 @@ FIELDS = ("model", "version", "topic", "partition", "offset", "server", "route")
 """Fields of a JSON line beside time, level, logger, role, message and exception. Never values of users' records."""
 
 _LIBRARIES = ("kafka", "redis", "uvicorn", "asyncio", "opentelemetry", "urllib3")
+_LIBRARY_REPEATS_AFTER_S = 60.0
 _PASSWORD_IN_ADDRESS = re.compile(r"(?<=://)[^/\s@'\"]*@")
 
 
@@ -27,10 +29,11 @@ def set_up_logging(telemetry: TelemetrySection, roles: Collection[str], level: s
     """Everything that is logged in this process goes to standard error from now on.
 
     `roles`: names of threads that are named in JSON lines. `level` is taken in place of `telemetry.log_level`. What
-    libraries log counts from warnings on.
+    libraries log counts from warnings on, and once a minute.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(roles) if telemetry.log_format == "json" else TextFormatter())
+    handler.addFilter(LibraryRepeats())
     least = logging.getLevelName((level or telemetry.log_level).upper())
     logging.basicConfig(level=least, handlers=[handler], force=True)
     logging.captureWarnings(True)
@@ -48,6 +51,30 @@ def _log_failure(failed: threading.ExceptHookArgs) -> None:
 def masked(text: str) -> str:
     """The text without users and passwords in addresses."""
     return _PASSWORD_IN_ADDRESS.sub("***@", text)
+
+
+class LibraryRepeats(logging.Filter):
+    """Lets each line of a library's code speak once a minute: while a broker is away, clients try many times a second,
+    and the roles say all that matters."""
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._monotonic_s = monotonic_s
+        self._spoken: dict[tuple[str, int], tuple[float, int]] = {}
+        """Place in the code -> when it was let through, and how often not since."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.partition(".")[0] not in _LIBRARIES:
+            return True
+        now, place = self._monotonic_s(), (record.pathname, record.lineno)
+        spoken_s, left_out = self._spoken.get(place, (now - _LIBRARY_REPEATS_AFTER_S, 0))
+        if now - spoken_s < _LIBRARY_REPEATS_AFTER_S:
+            self._spoken[place] = (spoken_s, left_out + 1)
+            return False
+        self._spoken[place] = (now, 0)
+        if left_out:
+            record.msg, record.args = f"{record.getMessage()} (and {left_out} like it since the last)", None
+        return True
 
 
 class TextFormatter(logging.Formatter):

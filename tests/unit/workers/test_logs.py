@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from stream_calib.config_connections import TelemetrySection
-from workers.logs import JsonFormatter, TextFormatter, masked, set_up_logging
+from workers.logs import JsonFormatter, LibraryRepeats, TextFormatter, masked, set_up_logging
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +88,31 @@ def test_everything_goes_to_one_handler_and_libraries_count_from_warnings_on(
     logging.getLogger("workers.run").debug("details")
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [line["message"] for line in lines] == ["broker gone", "running"]
+
+
+def test_a_library_that_repeats_itself_is_heard_once_a_minute() -> None:
+    now = [1_000.0]
+    repeats = LibraryRepeats(lambda: now[0])
+    heard: list[tuple[float, str]] = []
+
+    def say(logger: str, line: int, text: str) -> None:
+        made = logging.LogRecord(logger, logging.ERROR, "manager.py", line, "failed: %s", (text,), None)
+        if repeats.filter(made):
+            heard.append((now[0], made.getMessage()))
+
+    for step in range(130):
+        say("kafka.net.manager", 10, f"try {step}")
+        now[0] += 1.0
+    say("kafka.net.manager", 11, "another place")
+    for _ in range(3):
+        say("workers.role", 10, "ours")
+    assert heard == [
+        (1_000.0, "failed: try 0"),
+        (1_060.0, "failed: try 60 (and 59 like it since the last)"),
+        (1_120.0, "failed: try 120 (and 59 like it since the last)"),
+        (1_130.0, "failed: another place"),
+        *[(1_130.0, "failed: ours")] * 3,
+    ]
 
 
 def test_the_level_of_the_command_line_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
