@@ -56,6 +56,9 @@ def engine() -> Iterator[Engine]:
     _install()
     folder = cache_folder() / "engine"
     environ = _with_plugins({**os.environ, "DOCKER_HOST": f"unix://{folder}/docker.sock"})
+    if _answers(environ, "version"):  # another run's, which ends it
+        yield Engine(environ, is_own=True)
+        return
     process = _start(folder, environ)
     try:
         yield Engine(environ, is_own=True)
@@ -117,6 +120,8 @@ def _start(folder: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with log.open("wb") as output:
         process = subprocess.Popen(
             [
+                # So that it ends also when the tests are killed.
+                *("setpriv", "--pdeathsig", "TERM", "--"),
                 *("dockerd", "--host", environ["DOCKER_HOST"], "--data-root", f"{folder}/data"),
                 *("--exec-root", f"{folder}/exec", "--pidfile", f"{folder}/dockerd.pid", "--mtu", "1400"),
             ],

@@ -33,7 +33,7 @@ def test_every_container_becomes_healthy(project: Project) -> None:
         "every container is healthy",
         lambda: {service: project.health(service) for service in services},
         lambda health: set(health.values()) == {"healthy"},
-        within_s=90,
+        within_s=180,
     )
     assert project.health("topics") == "exited (0)"
 
@@ -59,7 +59,7 @@ def test_scores_come_out_calibrated(project: Project) -> None:
         "an output by a snapshot",
         read,
         lambda _: bool(seen) and _served(seen[-1])["status"] == "calibrated",
-        within_s=120,
+        within_s=240,
     )
     consumer.close()
     assert len(seen) > 2_000
@@ -123,12 +123,12 @@ def test_prometheus_sees_every_role_and_no_alert(project: Project) -> None:
     def seen() -> dict[str, str]:
         return {target["labels"]["instance"]: target["health"] for target in project.targets()}
 
-    until("every target is up", seen, lambda up: len(up) == len(ROLES) + 1 and set(up.values()) == {"up"}, within_s=60)
+    until("every target is up", seen, lambda up: len(up) == len(ROLES) + 1 and set(up.values()) == {"up"}, within_s=120)
     until(
         "every role is ready",
         lambda: {sample["metric"]["role"]: sample["value"][1] for sample in project.query("stream_calib_role_ready")},
         lambda ready: ready == dict.fromkeys(ROLES, "1"),
-        within_s=60,
+        within_s=120,
     )
     assert project.query('ALERTS{alertstate="firing", severity="critical"}') == []
 
@@ -139,7 +139,7 @@ def test_the_boards_queries_have_data(project: Project) -> None:
     def without_data() -> set[str]:
         return {query.panel for query in queries("1m") if not project.query(query.expression)}
 
-    until("each panel has data", without_data, lambda empty: empty <= _NOTHING_WRONG, within_s=120)
+    until("each panel has data", without_data, lambda empty: empty <= _NOTHING_WRONG, within_s=240)
 
 
 def test_roles_end_in_order(project: Project) -> None:
