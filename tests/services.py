@@ -84,7 +84,7 @@ def _container(stack: ExitStack, request: pytest.FixtureRequest) -> str | None:
     """A server in a container, ended with the stack; None, with a printed reason, where the image cannot be had."""
     from testcontainers.core.container import DockerContainer
 
-    command = "redis-server --save '' --appendonly yes --maxmemory-policy noeviction"
+    command = "redis-server --save '' --appendonly yes --maxmemory-policy noeviction --protected-mode no"
     container = DockerContainer(redis_image()).with_command(command).with_exposed_ports(_REDIS_PORT)
     try:
         container.start()
