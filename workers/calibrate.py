@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
 from typing import Any
@@ -23,7 +22,8 @@ from stream_calib.windows.redis_state import RedisState
 from workers.batch_stages import Batch, Batches
 from workers.calibrate_status import CalibrateStatus
 from workers.calibrate_transform import Calibrated, Transform
-from workers.deployment import connect_state, member_name, open_log, open_registry
+from workers.deployment import connect_state, member_name, open_gaps, open_log, open_registry
+from workers.input_gaps import Gap, InputGaps, skippable
 from workers.input_metrics import InputMetrics
 from workers.rejects import RejectCounts
 from workers.role import Role, wall_clock_ms
@@ -49,7 +49,6 @@ class Calibrate(Role):
         self._opened = ExitStack()
         self._batches = Batches(self.name, config.telemetry)
         self._rejected = RejectCounts()
-        self._skipped: Counter[str] = Counter()
         self._clock_at: dict[TopicPartition, int] = {}
         self._passed: dict[TopicPartition, int] = {}
         self._passed_at = 0
@@ -71,11 +70,13 @@ class Calibrate(Role):
             clock_ms=lambda: time.monotonic_ns() // 1_000_000,
         )
         consumer = self._opened.enter_context(log.consumer(GROUP, [config.topics.scores], member=member))
-        self.work_with(log, consumer, models, status)
+        self.work_with(log, consumer, models, status, open_gaps(client, config))
 
-    def work_with(self, log: Log, consumer: Consumer, models: ServedModels, status: CalibrateStatus) -> None:
+    def work_with(
+        self, log: Log, consumer: Consumer, models: ServedModels, status: CalibrateStatus, gaps: InputGaps
+    ) -> None:
         """What the steps use from now on."""
-        self._log, self._consumer, self._models, self._status = log, consumer, models, status
+        self._log, self._consumer, self._models, self._status, self._gaps = log, consumer, models, status, gaps
         self._transform = Transform(self._config, models.admit)
         self._input_metrics = InputMetrics(self.name, log)
         self._opened.callback(self._input_metrics.close)
@@ -123,9 +124,9 @@ class Calibrate(Role):
             # A short wait, so that a new snapshot is seen within `snapshot_poll` while there is no traffic too.
             polled = self._consumer.poll(serving.max_batch_records, min(_POLL_MS, serving.snapshot_poll_ms))
         except PositionLostError as error:
-            if self._config.log.on_position_lost == "stop" or not error.lost:
+            if self._config.log.on_position_lost == "stop":
                 raise
-            self._skip(error)
+            self._skip(error, self._clock_ms())
             return PolledBatch()
         self._require_blocks(polled)
         self._batch_at_s = time.monotonic() if 0 < len(polled.records) < serving.max_batch_records else 0.0
@@ -175,26 +176,14 @@ class Calibrate(Role):
         for partition, positions in polled.ranges.items():
             self._consumer.seek(partition, positions.start)
 
-    def _skip(self, error: PositionLostError) -> None:
-        """Goes on at what is left of the log (log.on_position_lost = "skip"), with the gap in log, metrics and
-        status."""
-        for (topic, number), (position, left_from) in error.lost.items():
+    def _skip(self, error: PositionLostError, now: int) -> None:
+        """Goes on at what is left of the log (log.on_position_lost = "skip"); first the gap is on record."""
+        for (topic, number), (position, left_from) in skippable(error).items():
+            gap = Gap(self.name, topic, number, self._log.topic_id(topic), position, left_from, now)
+            self._gaps.record(gap)
             partition = TopicPartition(topic, number)
-            if left_from <= position:
-                left_from = self._log.end_offset(partition)  # the log ends before the position
-            gap = max(0, left_from - position)
             self._consumer.seek(partition, left_from)
             self._passed[partition] = left_from
-            self._skipped[str(partition)] += gap
-            metrics.POSITIONS_LOST.labels(self.name, topic).inc(gap)
-            _LOG.error(
-                "%s: offsets %s to %s were removed before they were read, and are skipped (log.on_position_lost ="
-                " skip): %s scores or fewer have no output",
-                partition,
-                position,
-                left_from,
-                gap,
-            )
 
     def _write_clocks(self, polled: PolledBatch, now: int) -> None:
         """At the end of its input, a partition's clock follows wall time, so that panes close without traffic.
@@ -252,5 +241,4 @@ class Calibrate(Role):
         return {
             "partitions": sorted(str(p) for p in self._consumer.assignment()),
             "rejected": dict(self._rejected.by_reason),
-            **({"skipped": dict(self._skipped)} if self._skipped else {}),
         }

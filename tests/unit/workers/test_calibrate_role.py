@@ -23,6 +23,7 @@ from stream_calib.windows.model_registry import ModelRegistry
 from tests.unit.snapshot.publishing import publish
 from workers.calibrate import GROUP, Calibrate
 from workers.calibrate_status import CalibrateStatus
+from workers.input_gaps import InputGaps
 from workers.role import wall_clock_ms
 from workers.status_board import MemberStatus
 
@@ -79,7 +80,8 @@ class Running:
         board = lambda key: SimpleNamespace(put=lambda status: self.put(key, status))  # noqa: E731 - a stand-in
         self.status = CalibrateStatus(config, "a", board, self.clock)  # type: ignore[arg-type]  # a stand-in of the board
         self.consumer = self.log.consumer(GROUP, ["scores"], member="a")
-        self.role.work_with(self.log, self.consumer, self.models, self.status)
+        self.gaps = InputGaps(self.states["deployment"], ModelKey("*", "d"), 3_600_000)
+        self.role.work_with(self.log, self.consumer, self.models, self.status, self.gaps)
 
     def away(self, away: bool = True) -> None:
         for state in [*self.states.values(), self.states["deployment"]]:
@@ -192,7 +194,8 @@ def test_a_lost_position(on_position_lost: str) -> None:
     assert [json.loads(o)["event_id"] for o in made.read("calibrated")] == ["a", "d", "e"]
     made.clock.now_ms += 1_000
     made.role.step()
-    assert made.statuses[ModelKey("m", "1")][-1].facts["skipped"] == {"scores-0": 2}
+    (gap,) = made.gaps.all()
+    assert (gap.role, gap.topic, gap.partition, gap.first, gap.end) == ("calibrate", "scores", 0, 1, 3)
     assert made.consumer.committed(SCORES) == 5
 
 
@@ -314,7 +317,7 @@ def test_a_member_without_partitions_is_ready_once_it_must_be_a_spare() -> None:
     made.role.step()
     assert made.role.ready() is None
     spare = made.log.consumer(GROUP, ["scores"], member="b")
-    made.role.work_with(made.log, spare, made.models, made.status)
+    made.role.work_with(made.log, spare, made.models, made.status, made.gaps)
     made.role.step()
     assert spare.assignment() == frozenset()
     assert made.role.ready() == "waits for partitions"
