@@ -19,6 +19,7 @@ from stream_calib.metrics import CATALOGUE
 from stream_calib.windows.pane_record import decode_record
 from tests.integration.harness import Deployment, RoleProcess, command_line, deployment
 from tests.integration.stream import EventDay, as_written
+from tests.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.services
 
@@ -202,6 +203,26 @@ def test_a_server_that_is_away_is_no_reason_to_restart_but_one_not_to_be_ready(t
         pauses = [line for line in told if "pauses" in line["message"]]
         assert sorted(line["role"] for line in pauses) == ["alert", "refit"]
         assert {line["level"] for line in pauses} == {"warning"}
+
+
+def test_brokers_that_do_not_answer_are_waited_for_and_hold_no_end_up(tmp_path: Path, own_kafka: KafkaBroker) -> None:
+    """Paused, not killed: every call of the client runs into its timeout."""
+    kafka = {"log": {"kind": "kafka", "bootstrap_servers": own_kafka.bootstrap}, "http": {"listen": "127.0.0.1:0"}}
+    with deployment(tmp_path, kafka) as deployed:
+        process = deployed.start("calibrate", "monitor")
+        where = address(deployed, process)
+        deployed.until(lambda: faults(where, "/readyz") == {}, "both to be ready")
+        own_kafka.pause()
+        try:
+            away = deployed.until(lambda: len(found := faults(where, "/readyz")) == 2 and found, "both to wait")
+            assert all("the brokers do not answer" in reason for reason in away.values())
+            assert faults(where, "/healthz") == {}
+            code = process.terminate(within_s=25)
+        finally:
+            own_kafka.resume()
+        said = process.output.read_text()
+        assert code == 0 or "did not end within 20 s; its unfinished batch is dropped. It is in" in said
+        assert "stopping" in said
 
 
 def test_the_command_line_names_the_address_and_one_that_is_taken_is_an_error(tmp_path: Path) -> None:
