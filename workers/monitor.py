@@ -270,7 +270,9 @@ class Monitor(Role):
         wanted = set(input_keys)
         for partition in [p for p in self._positions if self._partitions.keys[p] in wanted]:
             metrics.REWINDS.labels(partition.topic).inc()
-            _LOG.warning("%s is read again from %s: a shard has lost writes", partition, self._positions[partition])
+            where = {"topic": partition.topic, "partition": partition.partition}
+            position = self._positions[partition]
+            _LOG.warning("%s is read again from %s: a shard has lost writes", partition, position, extra=where)
 
     def _refuse(self, records: list[Record], rejects: list[Reject]) -> None:
         """Dead letters first: where they cannot be written, the position is not passed."""
@@ -309,14 +311,14 @@ class Monitor(Role):
             try:
                 with self._batch.stage("commit"):
                     self._consumer.commit([], due)
+                return
             except FencedError as error:
                 _LOG.info("positions were not committed: %s", error)
             except TransportError as error:
                 _LOG.warning("positions were not committed: %s", error)
-            # A commit that failed sets the consumer back to the committed positions; the shards' are the truth.
-            for partition, position in self._positions.items():
-                if partition in self._consumer.assignment() and self._consumer.position(partition) != position:
-                    self._consumer.seek(partition, position)
+            # That sets the consumer back to the committed positions; the shards' are the truth.
+            for partition in due.keys() & self._consumer.assignment():
+                self._consumer.seek(partition, self._positions[partition])
 
     # --- what others need to know
 

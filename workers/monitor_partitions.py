@@ -31,8 +31,10 @@ class InputPartitions:
             for number in range(self._log.partitions(topic)):
                 partition = TopicPartition(topic, number)
                 if partition not in self.keys:
-                    key = self.keys[partition] = input_key(self._log, side, partition)
+                    key = input_key(self._log, side, partition)
+                    # First what may fail: a client that has just heard of a partition may not find it yet.
                     self.starts[key] = self.start(partition)
+                    self.keys[partition] = key
                     new.append(partition)
         return new
 

@@ -101,7 +101,7 @@ def test_the_committed_positions_are_the_least_over_the_keys(redis_url: str, mon
         m.traffic([A, B], 0, 30)
         m.start()
         m.until_applied(A, B)
-        end = m.log.end_offset(TopicPartition("blocks", 0))
+        end = m.end("blocks", 0)
         m.until(lambda: m.log.group_positions(GROUP, "blocks") == {0: end}, "positions to be committed")
 
 
@@ -175,10 +175,7 @@ def test_services_in_the_request_path_have_a_topic_that_can_come_later(
         before = m.cursor(A, "closed")
         m.clocks(200)
         m.until(
-            lambda: all(
-                m.positions(A, TopicPartition("blocks", p)) == {m.log.end_offset(TopicPartition("blocks", p))}
-                for p in (0, 1)
-            ),
+            lambda: all(m.positions(A, TopicPartition("blocks", p)) == {m.end("blocks", p)} for p in (0, 1)),
             "blocks to be read",
         )
         assert m.cursor(A, "closed") <= max(before, at(90) // 10_000), "the new topic is in the minimum"

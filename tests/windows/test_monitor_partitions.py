@@ -32,7 +32,7 @@ def test_added_partitions_are_read_from_their_start_by_a_clock_that_is_on_record
         m.until_applied(A, B)
         m.until_matured(50, A, B)
         for topic in ("blocks", "labels"):
-            m.log.grow_topic(topic, 3)
+            m.grow(topic, 3)
         m.traffic([A, B], 80, 160, seed=2)
         m.clocks(None)
         m.until_applied(A, B)
@@ -52,7 +52,7 @@ def test_a_partition_that_says_nothing_holds_the_panes_back_until_it_speaks(
         m.traffic([A], 0, 60)
         m.start()
         m.until_applied(A)
-        m.log.grow_topic("blocks", 2)
+        m.grow("blocks", 2)
         m.until(lambda: m.positions(A, BLOCKS_1) == {0}, "the partition to be registered")
         closed = m.cursor(A, "closed")
         m.traffic_on(0, A, 60, 100)
@@ -70,10 +70,10 @@ def test_offsets_without_records_are_passed_by_every_shard(redis_url: str, monke
         m.scores(A, 0, Score("a", at(3), 0.5, ("x",)))
         m.start()
         m.until_applied(A)
-        m.log.skip(BLOCKS_0, 3)
-        m.log.skip(LABELS_0, 2)
+        m.skip("blocks", 0)
+        m.skip("labels", 0)
         m.until_applied(A)
-        assert m.positions(A, BLOCKS_0) == {4}
+        assert m.positions(A, BLOCKS_0) == {3}
         assert m.positions(A, LABELS_0) == {2}
 
 
@@ -84,12 +84,12 @@ def test_a_label_partition_that_ends_in_markers_is_left_out_when_it_is_idle(
         m.clocks(0)
         m.traffic([A], 0, 40)
         m.clocks(100, ["blocks"])
-        m.log.skip(TopicPartition("labels", 1), 2)
+        m.skip("labels", 1)
         m.labels_clock(0, 100)
         m.start()
         m.until_matured(60, A)
         last = m.cursor(A, "matured")
-        end = m.log.end_offset(TopicPartition("labels", 1))
+        end = m.end("labels", 1)
         cut = m.record(A, last).cut[m.input_key(TopicPartition("labels", 1))]
         assert set(cut.values()) == {end}
 
@@ -139,7 +139,7 @@ def test_offsets_reset_by_hand_change_nothing(redis_url: str, monkeypatch: pytes
         m.until_matured(70, A, B)
         assert m.check(A) >= 7
         assert m.check(B) >= 7
-        ends = {p: m.log.end_offset(TopicPartition("blocks", p)) for p in (0, 1)}
+        ends = {p: m.end("blocks", p) for p in (0, 1)}
         m.until(lambda: m.log.group_positions(GROUP, "blocks") == ends, "positions to be committed again")
 
 
@@ -160,7 +160,7 @@ def lose(m: Monitored, key_of_the_gap: TopicPartition = BLOCKS_0) -> tuple[int, 
     first = m.log.end_offset(key_of_the_gap)
     m.traffic([A, B], 40, 70, seed=2)
     end = first + (m.log.end_offset(key_of_the_gap) - first) // 2
-    m.log.trim(key_of_the_gap, end, past_groups=True)
+    m.operator.trim(key_of_the_gap, end)
     return first, end
 
 

@@ -51,7 +51,7 @@ def happens(m: Monitored, r: random.Random, keys: list[ModelKey]) -> None:
         m.kill(r.choice(m.monitors))
     elif what == "grow" and m.log.partitions("blocks") < 4:
         for topic in r.choice([("blocks",), ("labels",), ("blocks", "labels")]):
-            m.log.grow_topic(topic, m.log.partitions(topic) + 1)
+            m.grow(topic, m.log.partitions(topic) + 1)
     elif what == "key" and len(keys) < 3:
         keys.append([B, C][len(keys) - 1])
     elif what == "wipe":
