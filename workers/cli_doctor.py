@@ -16,7 +16,7 @@ from workers.role import wall_clock_ms
 def doctor(
     rate: Annotated[
         float | None,
-        typer.Option("--rate", min=0, help="Events a second to reckon the memory with. [default: measured]"),
+        typer.Option("--rate", min=0, help="Events a second to reckon the memory with; measured where not given."),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,

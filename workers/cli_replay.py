@@ -48,7 +48,8 @@ def replay(
         ),
     ] = None,
     until: Annotated[
-        list[str] | None, typer.Option("--until", help="Topics: likewise; it is not replayed itself. [default: now]")
+        list[str] | None,
+        typer.Option("--until", help="Topics: likewise; it is not replayed itself. Without it: up to now."),
     ] = None,
     partition: Annotated[list[int] | None, typer.Option("--partition", help="Topics: only these partitions.")] = None,
     kcat: Annotated[

@@ -12,7 +12,7 @@ from typing import Literal
 from stream_calib.events.contracts import CONTROL_HEADER
 from stream_calib.events.control import clock_record
 from stream_calib.transport.port import Log, Outgoing
-from workers.replay_source import CHUNK_RECORDS, Item, Source
+from workers.replay_source import CHUNK_BYTES, CHUNK_RECORDS, Item, Source
 
 _BEAT_S = 0.05
 """A paced replay writes about so often."""
@@ -61,20 +61,22 @@ class Replay:
         the log has; a write that failed may have been taken all the same, so going on may repeat some records."""
         items, started = self._source.items(), time.monotonic()
         batch: list[Item] = []
+        size = 0
         for item in items:
             if self.state.first_ms is None:
                 self.state.first_ms = item.time_ms
             due = self._pace.due(self.state.written + len(batch), self.state.first_ms, item)
             early_s = started + due - time.monotonic()
-            if batch and (early_s > 0 or len(batch) >= CHUNK_RECORDS):
+            if batch and (early_s > 0 or len(batch) >= CHUNK_RECORDS or size >= CHUNK_BYTES):
                 self._write(batch, seen)
-                batch = []
+                batch, size = [], 0
             # A little early, so that records come in batches and not one by one.
             if early_s > 0 and self._stop.wait(early_s + _BEAT_S):
                 return
             if self._stop.is_set():
                 break
             batch.append(item)
+            size += len(item.outgoing.value or b"")
         else:
             self.state.finished = True
         if batch:

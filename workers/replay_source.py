@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from heapq import merge
-from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -22,7 +21,11 @@ from stream_calib.transport.port import Log, Outgoing, Record, TopicPartition
 from workers.replay_times import EventTimes
 from workers.role import wall_clock_ms
 
-CHUNK_RECORDS = 1_000
+CHUNK_RECORDS, CHUNK_BYTES = 5_000, 16_000_000
+"""What is written, or read of a file, at once."""
+_READ_RECORDS, _FIRST_READ_RECORDS = 20_000, 500
+"""What is read of a partition at once: many, because partitions take turns and each turn costs; but no more than
+CHUNK_BYTES by the size of those before."""
 
 
 class Item(NamedTuple):
@@ -90,7 +93,7 @@ class FileSource(Source):
 
     def items(self) -> Iterator[Item]:
         latest, lines = 0, self._lines()
-        while chunk := list(islice(lines, CHUNK_RECORDS)):
+        while chunk := _chunk(lines):
             outgoing = [self._outgoing(where, line) for _, where, line in chunk]
             times = self._times.of([out.value for out in outgoing], [wall_clock_ms()] * len(outgoing))
             for (number, _, _), out, time_ms in zip(chunk, outgoing, times, strict=True):
@@ -135,6 +138,16 @@ class FileSource(Source):
             )
         except ValueError as error:  # msgspec's errors are such, and those of base64
             raise ConfigurationError(f"{where}: not a record as kcat -J writes it: {error}") from error
+
+
+def _chunk(lines: Iterator[tuple[int, str, bytes]]) -> list[tuple[int, str, bytes]]:
+    chunk, size = [], 0
+    for line in lines:
+        chunk.append(line)
+        size += len(line[2])
+        if len(chunk) == CHUNK_RECORDS or size >= CHUNK_BYTES:
+            break
+    return chunk
 
 
 def _unpacked(path: Path, raw: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
@@ -243,8 +256,11 @@ class TopicSource(Source):
 
     def _partition(self, partition: int, start: int, end: int) -> Iterator[Item]:
         source, latest = TopicPartition(self._topic, partition), 0
-        while start < end and (records := self._log.read(source, start, CHUNK_RECORDS)):
+        asked = _FIRST_READ_RECORDS
+        while start < end and (records := self._log.read(source, start, min(asked, end - start))):
             start = records[-1].offset + 1
+            size = sum(len(record.value or b"") for record in records) / len(records)
+            asked = min(_READ_RECORDS, int(CHUNK_BYTES / max(size, 1)) + 1)
             kept = [record for record in records if self._is_kept(record, end)]
             taken_ms = [record.append_time_ms for record in kept]
             times = self._times.of([record.value for record in kept], taken_ms) if self._times.known else taken_ms
