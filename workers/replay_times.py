@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stream_calib.config import Config, TimeSection
+from stream_calib.config import Config
+from stream_calib.config_records import TimeSection
 from stream_calib.events.columns import column
 from stream_calib.events.event_times import read_times
 from stream_calib.events.json_decoding import BadJson, JsonDecoder

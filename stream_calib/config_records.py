@@ -1,0 +1,107 @@
+"""The sections that say how the users' records are read."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from stream_calib.config_models import ScoreScale
+from stream_calib.config_values import DurationMs, FieldPath, Section
+
+MAX_ATTRIBUTES = 16
+
+_ATTRIBUTE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+
+
+class TimeSection(Section):
+    """Where the event time is."""
+
+    path: FieldPath | None = Field(
+        default=None, description="Path of the event time; without one the log's append time is used"
+    )
+    unit: Literal["ms", "s", "us", "iso8601"] = Field(default="ms", description="Unit of the event time; never guessed")
+
+
+class ScoresSection(Section):
+    """How to read a score event. Paths are dotted: `prediction.p_default`."""
+
+    id: FieldPath = Field(default="event_id", description="Path of the event id")
+    score: FieldPath | None = Field(
+        default=None, description='Path of the raw score, "score" where none is given; not with `[[models]]`'
+    )
+    scale: ScoreScale = Field(default="probability", description="Scale of the raw score; never guessed")
+    time: TimeSection = TimeSection()
+    unit: FieldPath | None = Field(
+        default=None,
+        description="Path of what is independent of the others (a customer); without one it is the event id",
+    )
+    attributes: dict[str, FieldPath] = Field(
+        default_factory=dict, max_length=MAX_ATTRIBUTES, description="Group attributes: name -> path"
+    )
+    intersections: list[list[str]] = Field(
+        default_factory=list, description="Lists of attribute names whose combinations are groups too"
+    )
+    max_value_bytes: int = Field(
+        default=128, ge=1, le=1024, description="A longer attribute value becomes `__missing__`"
+    )
+
+    @model_validator(mode="after")
+    def _groups_are_sound(self) -> ScoresSection:
+        for name in self.attributes:
+            if not _ATTRIBUTE_NAME.fullmatch(name):
+                raise ValueError(
+                    f"attributes: {name!r} is no attribute name; use a letter or _, then up to 63 of A-Z a-z 0-9 _ . -"
+                )
+        seen: set[frozenset[str]] = set()
+        for intersection in self.intersections:
+            unknown = [name for name in intersection if name not in self.attributes]
+            if unknown:
+                known = ", ".join(self.attributes) or "none"
+                raise ValueError(f"intersections: {unknown[0]!r} is not a configured attribute; there are: {known}")
+            if len(set(intersection)) < max(2, len(intersection)):
+                raise ValueError(f"intersections: {intersection} needs at least two attributes, each once")
+            if frozenset(intersection) in seen:
+                raise ValueError(f"intersections: {intersection} is there twice")
+            seen.add(frozenset(intersection))
+        return self
+
+
+class LabelsSection(Section):
+    """How to read a label event."""
+
+    id: FieldPath = Field(default="event_id", description="Path of the event id")
+    label: FieldPath = Field(
+        default="label", description='Path of the outcome: 0/1, true/false, "0"/"1"; null withdraws'
+    )
+    time: TimeSection = TimeSection()
+    time_granularity_ms: DurationMs = Field(
+        default=1,
+        alias="time_granularity",
+        ge=1,
+        le=7 * 86_400_000,
+        description='What a label time stands for: "1d" for date-only times. It counts as the last millisecond of that',
+    )
+
+    @model_validator(mode="after")
+    def _granularity_has_a_time(self) -> LabelsSection:
+        if self.time_granularity_ms > 1 and self.time.path is None:
+            raise ValueError("time_granularity is for label times out of the record: set labels.time.path too")
+        return self
+
+
+class RecordsSection(Section):
+    """What holds for every record."""
+
+    max_record_bytes: int = Field(default=1_000_000, ge=100, description="A larger record is a reject")
+    max_depth: int = Field(default=32, ge=1, le=200, description="Deeper nested JSON is a reject")
+    max_dead_letter_bytes: int = Field(
+        default=900_000,
+        ge=10_000,
+        description="Of a larger rejected record, headers included, the dead letter has the beginning only, with a"
+        " header that says so; below what the topic takes (max.message.bytes)",
+    )
+    on_reject: Literal["dead_letter", "passthrough"] = Field(
+        default="dead_letter", description="`passthrough`: the original also goes to `calibrated`, marked"
+    )
