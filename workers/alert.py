@@ -60,7 +60,15 @@ class OutboxDelivery:
         return bool(alerts)
 
     def _tell(self, alert: Alert) -> None:
-        _LOG.log(_LEVEL[alert.severity], "alert %s of %s, %s: %s", alert.kind, self._key, alert.state, alert.diagnosis)
+        _LOG.log(
+            _LEVEL[alert.severity],
+            "alert %s of %s, %s: %s",
+            alert.kind,
+            self._key,
+            alert.state,
+            alert.diagnosis,
+            extra={"model": str(self._key), "alert": alert.kind},
+        )
         metrics.ALERTS_DELIVERED.labels(str(self._key), alert.kind, alert.state).inc()
         assert self._open is not None
         if alert.state == "close":

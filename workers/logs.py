@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 
 from stream_calib.config_connections import TelemetrySection
 
-FIELDS = ("model", "version", "topic", "partition", "offset", "server", "route")
+FIELDS = ("model", "version", "outcome", "alert", "topic", "partition", "reason", "server")
 """Fields of a JSON line beside time, level, logger, role, message and exception. Never values of users' records."""
 
 _LIBRARIES = ("kafka", "redis", "uvicorn", "asyncio", "opentelemetry", "urllib3")

@@ -192,6 +192,7 @@ class Monitor(Role):
         for partition in sorted(new):
             self._models.restart(self._partitions.keys[partition])
         self._seek(new)
+        self._uncommitted |= new
         return bool(new)
 
     def _seek(self, partitions: Iterable[TopicPartition]) -> None:
@@ -316,6 +317,7 @@ class Monitor(Role):
                 _LOG.info("positions were not committed: %s", error)
             except TransportError as error:
                 _LOG.warning("positions were not committed: %s", error)
+            self._uncommitted |= due.keys()
             # That sets the consumer back to the committed positions; the shards' are the truth.
             for partition in due.keys() & self._consumer.assignment():
                 self._consumer.seek(partition, self._positions[partition])

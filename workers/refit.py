@@ -72,7 +72,15 @@ class ModelRefit:
         metrics.REFIT_SECONDS.labels(model, report.kind).observe(seconds)
         for code in report.refused_for:
             metrics.GATE_REFUSALS.labels(model, code).inc()
-        _LOG.info("refit %s of %s (%s): %s, %s", report.kind, model, report.reason, report.outcome, report.detail)
+        _LOG.info(
+            "refit %s of %s (%s): %s, %s",
+            report.kind,
+            model,
+            report.reason,
+            report.outcome,
+            report.detail,
+            extra={"model": model, "version": report.version, "outcome": report.outcome},
+        )
 
     @contextmanager
     def _lease_kept(self) -> Iterator[None]:

@@ -108,8 +108,7 @@ class RoleLoop(threading.Thread):
                 raise  # going on would count other records, or miss some; somebody has to decide
             except (StateUnavailableError, TransportError) as error:
                 self._turned(f"waits: {error}")
-                server = "state" if isinstance(error, StateUnavailableError) else "log"
-                metrics.ROLE_PAUSES.labels(self.name, server).inc()
+                metrics.ROLE_PAUSES.labels(self.name, server_of(error)).inc()
                 self._stop_asked.wait(self._pauses.next_s(error))
                 self._pauses.ended()
 
@@ -159,13 +158,19 @@ class Pauses:
         """The first of its kind at once, then one a minute: a server may be away for hours."""
         told_s = self._told_s.get(type(error))
         if told_s is None:
-            _LOG.warning("%s pauses for %.2g s: %s", self._name, pause_s, error)
+            _LOG.warning("%s pauses for %.2g s: %s", self._name, pause_s, error, extra={"server": server_of(error)})
         elif now - told_s >= _TELL_EVERY_S:
             away_s = now - self._away_since_s
-            _LOG.warning("%s pauses still, after %.0f s and %d tries: %s", self._name, away_s, self._failures, error)
+            still = "%s pauses still, after %.0f s and %d tries: %s"
+            _LOG.warning(still, self._name, away_s, self._failures, error, extra={"server": server_of(error)})
         else:
             return
         self._told_s[type(error)] = now
+
+
+def server_of(error: StateUnavailableError | TransportError) -> str:
+    """Which server is away, "state" or "log"."""
+    return "state" if isinstance(error, StateUnavailableError) else "log"
 
 
 def wall_clock_ms() -> int:

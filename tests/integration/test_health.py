@@ -202,7 +202,7 @@ def test_a_server_that_is_away_is_no_reason_to_restart_but_one_not_to_be_ready(t
         told = [json.loads(line) for line in process.output.read_text().splitlines()]
         pauses = [line for line in told if "pauses" in line["message"]]
         assert sorted(line["role"] for line in pauses) == ["alert", "refit"]
-        assert {line["level"] for line in pauses} == {"warning"}
+        assert {(line["level"], line["server"]) for line in pauses} == {("warning", "state")}
 
 
 def test_brokers_that_do_not_answer_are_waited_for_and_hold_no_end_up(tmp_path: Path, own_kafka: KafkaBroker) -> None:
