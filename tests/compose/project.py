@@ -33,7 +33,7 @@ class Project:
             "KAFKA_PORT": str(self.kafka_port),
             "PROMETHEUS_PORT": str(self.prometheus_port),
             # As fast as ten months pass in some minutes: there is something to see soon.
-            "DEMO_EVENTS_PER_SECOND": "2000",
+            "DEMO_EVENTS_PER_SECOND": "1000",
             **images,
         }
 

@@ -13,6 +13,7 @@ from tests.deploy.board import queries
 
 pytestmark = pytest.mark.deploy
 
+_POLLS = 20
 _CONFINED = ("kafka", "redis", "prometheus", "demo-producer", *ROLES)
 _READ_ONLY = ("redis", "prometheus", "demo-producer", *ROLES)
 _NOTHING_WRONG = {
@@ -50,8 +51,9 @@ def test_scores_come_out_calibrated(project: Project) -> None:
     seen: list[bytes] = []
 
     def read() -> str:
-        for records in consumer.poll(timeout_ms=500).values():
-            seen.extend(record.value for record in records)
+        for _ in range(_POLLS):
+            for records in consumer.poll(timeout_ms=200, max_records=10_000).values():
+                seen.extend(record.value for record in records)
         return f"{len(seen)} outputs, the last {seen[-1:]}"
 
     # Before the first snapshot the raw score is served: a snapshot needs some days of labels.
