@@ -59,7 +59,7 @@ class ServedModels:
         self._unregistered: dict[ModelKey, None] = dict.fromkeys(self._constants)
         self._reached_ms: int | None = None
         self._next_poll_ms: int | None = None
-        self._away = False
+        self._away = self._register_failed = False
 
     @property
     def staleness_ms(self) -> int:
@@ -171,7 +171,9 @@ class ServedModels:
                     self._registry.add(key)
                     self._known.append(key)
             except StateUnavailableError as error:
-                _LOG.warning("%s is served, but cannot be registered yet: %s", key, error)
+                if not self._register_failed:
+                    _LOG.warning("%s is served, but cannot be registered yet: %s", key, error)
+                self._register_failed = True
                 return
             except TooManyModelsError as error:
                 if key in self._constants:
@@ -179,6 +181,7 @@ class ServedModels:
                 _LOG.error("%s is rejected: %s", key, error)
                 self._known = self._registry.known()
             del self._unregistered[key]
+        self._register_failed = False
 
     def _too_stale_ms(self) -> int | None:
         """When what is served is too old to go on with, None before the state was reached."""

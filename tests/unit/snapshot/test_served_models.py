@@ -91,6 +91,14 @@ def test_each_key_has_its_own_snapshot_once_it_is_published(here: Deployment) ->
     assert here.registry.known() == [ONE, TWO]
 
 
+def test_what_is_served_says_how_far_its_data_go(here: Deployment) -> None:
+    here.publish(ONE, last_pane=41, pane_ms=1_000)
+    here.serving(ONE)
+    served, _ = here.models.serving(ONE)
+    assert served is not None
+    assert served.data_end_ms == 42_000
+
+
 def test_the_state_is_read_once_a_poll_interval_whatever_the_number_of_batches(here: Deployment) -> None:
     here.serving(ONE)
     reads = here.server.reads
@@ -240,11 +248,13 @@ def test_with_the_state_away_too_long_nothing_is_served() -> None:
         here.serving(ONE)
 
 
-def test_a_state_that_is_full_holds_up_no_serving(here: Deployment) -> None:
+def test_a_state_that_is_full_holds_up_no_serving(here: Deployment, caplog: pytest.LogCaptureFixture) -> None:
     here.serving(ONE)
     version = here.publish(TWO)
     here.server.full = True
-    assert here.serving(TWO) == ("calibrated", version)
+    for _ in range(3):
+        assert here.serving(TWO) == ("calibrated", version)
+    assert [r.getMessage().count("m/2") for r in caplog.records] == [1], "said once"
     assert here.registry.known() == [ONE]
     here.server.full = False
     here.serving(TWO)
