@@ -20,7 +20,9 @@ from stream_calib.config_connections import TelemetrySection
 FIELDS = ("model", "version", "outcome", "alert", "topic", "partition", "reason", "server")
 """Fields of a JSON line beside time, level, logger, role, message and exception. Never values of users' records."""
 
-_LIBRARIES = ("kafka", "redis", "uvicorn", "asyncio", "opentelemetry", "urllib3")
+_LIBRARIES = ("kafka", "stream_calib.librdkafka", "redis", "uvicorn", "asyncio", "opentelemetry", "urllib3")
+"""Their loggers; librdkafka is given one by us."""
+_LIBRARY_PREFIXES = tuple(f"{library}." for library in _LIBRARIES)
 _LIBRARY_REPEATS_AFTER_S = 60.0
 _PASSWORD_IN_ADDRESS = re.compile(r"(?<=://)[^/\s@'\"]*@")
 
@@ -60,13 +62,14 @@ class LibraryRepeats(logging.Filter):
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._monotonic_s = monotonic_s
-        self._spoken: dict[tuple[str, int], tuple[float, int]] = {}
-        """Place in the code -> when it was let through, and how often not since."""
+        self._spoken: dict[tuple[str, int, str], tuple[float, int]] = {}
+        """Place in the code and first word (all that librdkafka logs comes from one place) -> when it was let through,
+        and how often not since."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name.partition(".")[0] not in _LIBRARIES:
+        if not f"{record.name}.".startswith(_LIBRARY_PREFIXES):
             return True
-        now, place = self._monotonic_s(), (record.pathname, record.lineno)
+        now, place = self._monotonic_s(), (record.pathname, record.lineno, record.getMessage().partition(" ")[0])
         spoken_s, left_out = self._spoken.get(place, (now - _LIBRARY_REPEATS_AFTER_S, 0))
         if now - spoken_s < _LIBRARY_REPEATS_AFTER_S:
             self._spoken[place] = (spoken_s, left_out + 1)

@@ -105,12 +105,14 @@ def test_a_library_that_repeats_itself_is_heard_once_a_minute() -> None:
         now[0] += 1.0
     say("kafka.net.manager", 11, "another place")
     for _ in range(3):
-        say("workers.role", 10, "ours")
+        say("stream_calib.librdkafka", 12, "TIMEOUT")
+        say("stream_calib.librdkafka_consumer", 12, "ours")
     assert heard == [
         (1_000.0, "failed: try 0"),
         (1_060.0, "failed: try 60 (and 59 like it since the last)"),
         (1_120.0, "failed: try 120 (and 59 like it since the last)"),
         (1_130.0, "failed: another place"),
+        (1_130.0, "failed: TIMEOUT"),
         *[(1_130.0, "failed: ours")] * 3,
     ]
 
