@@ -30,6 +30,7 @@ class RejectCounts:
                     record.source,
                     record.offset,
                     reason,
+                    extra={"topic": record.source.topic, "partition": record.source.partition, "reason": reason},
                 )
             self.by_reason[reason] += 1
             metrics.REJECTED.labels(record.source.topic, reason).inc()
