@@ -104,6 +104,15 @@ def test_roles_write_nowhere_but_to_tmp(project: Project) -> None:
         assert written.split() == ["/tmp"], role
 
 
+def test_the_image_has_both_clients_and_no_compiler(project: Project) -> None:
+    project.compose(
+        *("exec", "-T", "calibrate", "python", "-c"),
+        "import stream_calib.transport.kafka, stream_calib.transport.librdkafka, opentelemetry.sdk.trace",
+    )
+    found = project.compose("exec", "-T", "calibrate", "sh", "-c", "command -v cc gcc make; true")
+    assert found == ""
+
+
 def test_the_password_is_in_no_log_and_no_list_of_processes(project: Project) -> None:
     password = project.compose("exec", "-T", "redis", "cat", "/run/secrets/redis_password").strip()
     assert password
