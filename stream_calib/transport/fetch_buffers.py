@@ -13,7 +13,7 @@ from stream_calib.transport.port import OffsetRange, Record, TopicPartition
 
 
 class Buffer:
-    """One assigned partition: its position, what is buffered after it, and where its end was last seen."""
+    """One assigned partition: its position, what is buffered after it, and where its end was last."""
 
     __slots__ = ("begun", "end_seen", "fetched", "position", "records", "taken")
 
@@ -32,7 +32,7 @@ class Buffer:
         self.taken = 0
         """How many of `records` polls have given."""
         self.end_seen = -1
-        """Offset at which the client last met the end of the partition."""
+        """The partition's end when it was last asked for."""
 
     def __len__(self) -> int:
         return len(self.records) - self.taken
@@ -50,10 +50,9 @@ class Buffer:
         self.taken = 0
         self.fetched = records[-1].offset + 1
 
-    def meet_end(self, offset: int) -> None:
-        """The client has passed everything up to `offset`, also what holds no record, and found no more there."""
-        if offset >= self.fetched:
-            self.fetched = self.end_seen = offset
+    def pass_to(self, offset: int) -> None:
+        """The client has passed everything before `offset`, also what holds no record."""
+        self.fetched = max(self.fetched, offset)
 
     def take(self, count: int) -> list[Record]:
         """The next records; the position moves behind them, and with the last one to where the client is."""
@@ -65,10 +64,6 @@ class Buffer:
         elif given:
             self.position = given[-1].offset + 1
         return given
-
-    @property
-    def is_at_end(self) -> bool:
-        return self.position == self.end_seen
 
 
 def take_fairly(

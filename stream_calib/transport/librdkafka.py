@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer as Client
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from stream_calib.config_connections import LogSection
 from stream_calib.errors import TransportError, UnknownTopicError
@@ -33,9 +33,7 @@ class LibrdkafkaLog(Log):
         """Raises ConfigurationError for settings that cannot be used. Connects when it is first asked something."""
         self._section = section
         self._settings = ClientSettings(section)
-        transactional = section.delivery == "exactly_once"
-        isolation = IsolationLevel.READ_COMMITTED if transactional else IsolationLevel.READ_UNCOMMITTED
-        self._topics = TopicCatalogue(self._settings, isolation, section.metadata_max_age_ms)
+        self._topics = TopicCatalogue(self._settings, section.metadata_max_age_ms)
         self._writer = PlainWriter(self._topics, self._settings, _WRITE_TIMEOUT_MS)
         self._reader: Client | None = None
 
@@ -69,7 +67,7 @@ class LibrdkafkaLog(Log):
         return self._topics.end_offsets([partition])[partition]
 
     def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
-        found = self._topics.offsets({partition: OffsetSpec.for_timestamp(time_ms)})[partition]
+        found = self._topics.offsets({partition: max(0, time_ms)})[partition]
         return found if found >= 0 else self.end_offset(partition)
 
     def topic_settings(self, topic: str) -> Mapping[str, str] | None:
@@ -113,7 +111,7 @@ class LibrdkafkaLog(Log):
             writer = self._transactional_writer(f"{name}.{self._section.instance_id or member}")
         else:
             writer = PlainWriter(self._topics, self._settings, _WRITE_TIMEOUT_MS)
-        settings = self._settings.consumer(name)
+        settings = self._settings.consumer(name, member)
         return LibrdkafkaConsumer(settings, self._topics, writer, topics, start, self._section.metadata_max_age_ms)
 
     def read(self, partition: TopicPartition, start: int, max_records: int) -> list[Record]:
@@ -148,6 +146,7 @@ class LibrdkafkaLog(Log):
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
+        self._topics.close()
 
     def _next(self) -> list[object]:
         assert self._reader is not None

@@ -5,29 +5,25 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import OffsetSpec
 
-from stream_calib.errors import TransportError
+from stream_calib.errors import FencedError, TransportError
 from stream_calib.transport.fetch_buffers import Buffer, take_fairly
 from stream_calib.transport.kafka_positions import HeldBack, not_read_here, positions_lost
-from stream_calib.transport.librdkafka_errors import UNKNOWN_TOPIC, is_fatal, transport_error
-from stream_calib.transport.librdkafka_member import GroupMember
+from stream_calib.transport.librdkafka_errors import UNKNOWN_TOPIC, AnotherProcessError, is_fatal, transport_error
+from stream_calib.transport.librdkafka_member import GroupMember, Reading
 from stream_calib.transport.librdkafka_records import split
 from stream_calib.transport.librdkafka_topics import TopicCatalogue
 from stream_calib.transport.librdkafka_writer import PlainWriter, TransactionalWriter
-from stream_calib.transport.port import Consumer, OffsetRange, Outgoing, PolledBatch, StartAt, TopicPartition
+from stream_calib.transport.port import Consumer, OffsetRange, Outgoing, PolledBatch, Record, StartAt, TopicPartition
 
 _LOG = logging.getLogger(__name__)
 
 _LEAST_TAKEN = 1_000
 _SLICE_S = 0.05
-_PAUSED_END_EVERY_S = 0.2
-_HELD_BACK_LOOK_EVERY_S = 1.0
 
 
 class LibrdkafkaConsumer(Consumer):
@@ -53,10 +49,7 @@ class LibrdkafkaConsumer(Consumer):
         self._lost: set[TopicPartition] = set()
         self._paused: frozenset[TopicPartition] = frozenset()
         self._pauses_due = False
-        self._paused_ends: dict[TopicPartition, Future[Any]] = {}
-        self._paused_ends_at = 0.0
         self._held_back = HeldBack()
-        self._held_back_at = 0.0
         self._turn = 0
         self._spans: dict[TopicPartition, OffsetRange] = {}
         """What the poll that is under way has passed so far, by the assignment in force."""
@@ -75,7 +68,7 @@ class LibrdkafkaConsumer(Consumer):
                 self._spans[partition] = OffsetRange(min(start, self._spans.get(partition, (start, 0))[0]), end)
             wait_s = min(_SLICE_S, deadline - time.monotonic())
             if records or wait_s <= 0:
-                return PolledBatch(records, self._spans, self._at_end())
+                return self._given(records)
             self._member.raise_when_away()
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -106,8 +99,10 @@ class LibrdkafkaConsumer(Consumer):
                 return
             if positions:
                 self._member.commit(positions)
-        except TransportError:
+        except TransportError as error:
             self._unsettled.update(p for p in positions if p in self._buffers)
+            if isinstance(error, AnotherProcessError):
+                raise FencedError(str(self._member.replaced())) from error
             raise
 
     def committed(self, partition: TopicPartition) -> int | None:
@@ -156,7 +151,7 @@ class LibrdkafkaConsumer(Consumer):
         if error.code() == KafkaError._PARTITION_EOF:
             self._member.is_heard()
             if (buffer := self._buffers.get(partition)) is not None:
-                buffer.meet_end(event.offset())
+                buffer.pass_to(event.offset())
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             if partition in self._buffers:
                 self._lost.add(partition)
@@ -171,9 +166,11 @@ class LibrdkafkaConsumer(Consumer):
 
     def _settle(self) -> None:
         self._member.look_at_topics()
-        positions = self._member.take_up()
-        if positions is not None:
-            self._buffers = {p: Buffer(offset) for p, offset in sorted(positions.items())}
+        readings = self._member.take_up()
+        if readings is not None:
+            self._buffers = {p: Buffer(reading.position) for p, reading in sorted(readings.items())}
+            for partition, reading in readings.items():
+                self._buffers[partition].begun = reading.begun
             self._paused &= self._buffers.keys()
             self._pauses_due = bool(self._paused)
         self._go_back_to_committed()
@@ -183,8 +180,6 @@ class LibrdkafkaConsumer(Consumer):
             self._member.client.resume([Position(*p) for p in self._buffers if p not in self._paused])
             self._pauses_due = False
         self._raise_when_lost()
-        self._look_for_ends_of_paused()
-        self._look_for_what_holds_back()
 
     def _go_back_to_committed(self) -> None:
         """After a commit that failed: what it was about begins again at the committed positions."""
@@ -219,49 +214,49 @@ class LibrdkafkaConsumer(Consumer):
     def _assign_again(self) -> None:
         """Where a fetcher does not run, as after a lost position, librdkafka cannot seek but can begin anew."""
         self._member.client.assign([Position(*p, self._seeks.get(p, b.fetched)) for p, b in self._buffers.items()])
-        for buffer in self._buffers.values():
-            buffer.end_seen = -1
         self._seeks.clear()
         self._pauses_due = bool(self._paused)
 
-    def _forget_assignment(self) -> None:
-        self._buffers, self._spans = {}, {}
-        self._seeks, self._paused_ends = {}, {}
+    def _forget_assignment(self) -> dict[TopicPartition, Reading]:
+        """How far the partitions were read that are settled."""
+        readings = {p: Reading(b.begun, b.position) for p, b in self._buffers.items() if p not in self._unsettled}
+        self._buffers, self._spans, self._seeks = {}, {}, {}
         self._unsettled, self._lost = set(), set()
+        return readings
 
     # --- ends
 
+    def _given(self, records: list[Record]) -> PolledBatch:
+        try:
+            at_end = self._at_end()
+        except TransportError:
+            for partition, span in list(self._spans.items()):  # nobody has seen these records
+                self._begin(partition, span.start)
+            raise
+        return PolledBatch(records, dict(self._spans), at_end)
+
     def _at_end(self) -> frozenset[TopicPartition]:
-        return frozenset(
-            p for p, b in self._buffers.items() if b.is_at_end and p not in self._seeks and p not in self._unsettled
-        )
+        """Asks for the ends only of partitions that are past the last one known. An end that librdkafka has met may be
+        a fetch old, and that of a paused partition any time."""
+        due = [
+            p
+            for p, buffer in self._buffers.items()
+            if not len(buffer) and buffer.position >= buffer.end_seen and p not in self._unsettled
+        ]
+        if not due:
+            return frozenset()
+        for partition, end in self._catalogue.end_offsets(due).items():
+            self._buffers[partition].end_seen = end
+        at_end = frozenset(p for p in due if self._buffers[p].position >= self._buffers[p].end_seen)
+        self._look_for_what_holds_back(at_end)
+        return at_end
 
-    def _look_for_ends_of_paused(self) -> None:
-        """A paused partition is not fetched, so whether more has come must be asked for; never waits."""
-        for partition in [p for p, asked in self._paused_ends.items() if asked.done()]:
-            asked = self._paused_ends.pop(partition)
-            buffer = self._buffers.get(partition)
-            if buffer is None or asked.exception() is not None:
-                continue  # asked again in a moment; that the brokers are away is found by fetching
-            if asked.result().offset > buffer.end_seen:
-                buffer.end_seen = -1
-        now = time.monotonic()
-        if not self._paused_ends and now - self._paused_ends_at > _PAUSED_END_EVERY_S:
-            self._paused_ends_at = now
-            due = [p for p in self._at_end() if p in self._paused]
-            self._paused_ends = self._catalogue.ask_offsets({p: OffsetSpec.latest() for p in due})
-
-    def _look_for_what_holds_back(self) -> None:
-        """Says once where another producer's open transaction keeps what is written after it from being read."""
-        now = time.monotonic()
-        if now - self._held_back_at < _HELD_BACK_LOOK_EVERY_S:
-            return
-        self._held_back_at = now
+    def _look_for_what_holds_back(self, at_end: frozenset[TopicPartition]) -> None:
         client, ends = self._member.client, []
-        for partition in self._at_end() - self._paused:
+        for partition in at_end - self._paused:
             _, end = client.get_watermark_offsets(Position(*partition), cached=True)
             ends.append((partition, self._buffers[partition].position, end))
-        self._held_back.note(ends, now)
+        self._held_back.note(ends, time.monotonic())
 
     # --- troubles
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-from stream_calib.errors import TransportError, UnknownTopicError
+from stream_calib.errors import FencedError, TransportError, UnknownTopicError
+
+
+class AnotherProcessError(FencedError):
+    """Another process runs under this one's static identity."""
+
 
 UNKNOWN_TOPIC = frozenset(
     {
@@ -14,6 +19,17 @@ UNKNOWN_TOPIC = frozenset(
         KafkaError.UNKNOWN_TOPIC_ID,
     }
 )
+
+NO_LEADER_YET = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+    }
+)
+"""A matter of a moment, as after a topic was created or a broker has gone."""
 
 MEMBERSHIP_LOST = frozenset(
     {

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer as Client
 from confluent_kafka import KafkaError, KafkaException
@@ -22,6 +22,7 @@ from stream_calib.transport.kafka_positions import check_same_topic
 from stream_calib.transport.librdkafka_errors import (
     ANOTHER_PROCESS,
     MEMBERSHIP_LOST,
+    AnotherProcessError,
     is_brokers_away,
     is_fatal,
     is_not_let_in,
@@ -36,6 +37,13 @@ _GENERATION = slice(len("CGMDv2:"), len("CGMDv2:") + 4)
 _LOOK_WITHIN_S = 0.1
 
 
+class Reading(NamedTuple):
+    """How far a partition is read: where that began, and the next offset."""
+
+    begun: int
+    position: int
+
+
 class GroupMember:
     """One member of one group. Not thread-safe."""
 
@@ -46,10 +54,10 @@ class GroupMember:
         topics: Sequence[str],
         start: StartAt,
         look_every_ms: int,
-        on_revoked: Callable[[], None],
+        on_revoked: Callable[[], dict[TopicPartition, Reading]],
     ) -> None:
         """`settings` of the client; `look_every_ms`: how often the topics' identity is looked at; `on_revoked` is
-        called within a poll, when the member has no partitions any more."""
+        called within a poll, when the member has no partitions any more, and says how far it was."""
         self.group = str(settings["group.id"])
         self._settings = dict(settings)
         self._catalogue = catalogue
@@ -63,6 +71,7 @@ class GroupMember:
         self._asked_at = 0.0
         self._client: Client | None = None
         self._granted: list[TopicPartition] | None = None
+        self._kept: dict[TopicPartition, Reading] = {}
         self._away: KafkaError | None = None
         self._fatal: KafkaError | None = None
         self._replaced: TransportError | None = None
@@ -78,14 +87,14 @@ class GroupMember:
             self._ids = self._ids or {topic: self._catalogue.identity(topic).id for topic in self._topics}
             self._client = client(Client, {**self._settings, "error_cb": self._note_error})
             self._client.subscribe(
-                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
         return self._client
 
     @property
     def is_in_group(self) -> bool:
         """Whether the assignment in force has a generation: the brokers check no commit without one."""
-        return int.from_bytes(self.identity[_GENERATION], "little", signed=True) >= 0
+        return _generation(self.identity) >= 0
 
     def close(self) -> None:
         closing, self._client = self._client, None
@@ -94,19 +103,20 @@ class GroupMember:
 
     # --- what the group gives
 
-    def take_up(self) -> dict[TopicPartition, int] | None:
-        """The newly granted partitions with the positions where reading has begun, None where nothing is new.
+    def take_up(self) -> dict[TopicPartition, Reading] | None:
+        """The newly granted partitions and where reading them goes on, None where nothing is new.
 
         Raises TransportError, and is to be called again, when the positions cannot be had yet.
         """
         if self._granted is None:
             return None
-        positions = self.starting_positions(self._granted)
-        if positions is None:
+        fresh = self.starting_positions([p for p in self._granted if p not in self._kept])
+        if fresh is None:
             return None
-        self.client.assign([Position(*p, offset) for p, offset in positions.items()])
-        self._granted = None
-        return positions
+        readings = {**self._kept, **{p: Reading(offset, offset) for p, offset in fresh.items()}}
+        self.client.assign([Position(*p, reading.position) for p, reading in readings.items()])
+        self._granted, self._kept = None, {}
+        return readings
 
     def starting_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int] | None:
         """Where the group goes on; None while that is not known. Raises TopicRecreatedError where its positions are of
@@ -133,14 +143,24 @@ class GroupMember:
         _LOG.info("group %s begins at the ends of topic %s", self.group, topic)
 
     def _on_assign(self, consumer: Client, partitions: list[Position]) -> None:
-        self.identity = consumer.consumer_group_metadata()
-        self._granted = [TopicPartition(p.topic, p.partition) for p in partitions]
+        before, self.identity = self.identity, consumer.consumer_group_metadata()
+        granted = [TopicPartition(p.topic, p.partition) for p in partitions]
+        # Nobody else can have had a partition that was this member's in the generation just before.
+        follows = _member_id(before) == _member_id(self.identity) and _generation(self.identity) == 1 + _generation(
+            before
+        )
+        self._kept = {p: self._kept[p] for p in granted if follows and p in self._kept}
+        self._granted = granted
         consumer.assign([])
 
     def _on_revoke(self, consumer: Client, partitions: list[Position]) -> None:
         self._granted = None
-        self._on_revoked()
+        self._kept.update(self._on_revoked())
         consumer.unassign()
+
+    def _on_lost(self, consumer: Client, partitions: list[Position]) -> None:
+        self._on_revoke(consumer, partitions)
+        self._kept, self.identity = {}, b""
 
     # --- positions on the brokers
 
@@ -174,6 +194,8 @@ class GroupMember:
             failed = error.args[0]
         if failed is None:
             return
+        if failed.code() in ANOTHER_PROCESS:
+            raise AnotherProcessError(failed.str())
         if failed.code() in MEMBERSHIP_LOST:
             raise FencedError(
                 f"group {self.group} has given the batch's partitions away ({failed.str()}); drop it and poll again"
@@ -200,15 +222,19 @@ class GroupMember:
     def failed(self, error: KafkaError) -> TransportError:
         """What an error of the client means. A client that cannot go on is ended, and the next poll makes another."""
         if error.code() in ANOTHER_PROCESS or (is_fatal(error) and "group.instance.id" in error.str()):
-            self._replaced = TransportError(
-                f"another process has joined group {self.group} as {self._settings.get('group.instance.id')}:"
-                " each process needs a log.instance_id of its own"
-            )
-            return self._replaced
+            return self.replaced()
         if is_fatal(error):
             self.close()
             self._on_revoked()
         return transport_error(error, self._doing)
+
+    def replaced(self) -> TransportError:
+        """Another process runs under this one's static identity: every later poll fails with the same error."""
+        self._replaced = TransportError(
+            f"another process has joined group {self.group} as {self._settings.get('group.instance.id')}: each process"
+            " needs a log.instance_id of its own; end one of the two"
+        )
+        return self._replaced
 
     def raise_when_failed(self) -> None:
         """The client has told of an error that it cannot go on after."""
@@ -241,3 +267,13 @@ class GroupMember:
             self._fatal = error
         elif is_not_let_in(error) or (is_brokers_away(error) and self._away is None):
             self._away = error
+
+
+def _generation(identity: bytes) -> int:
+    """-1 where there is none: the brokers check no commit without one."""
+    return int.from_bytes(identity[_GENERATION], "little", signed=True) if identity else -1
+
+
+def _member_id(identity: bytes) -> bytes:
+    """After the generation librdkafka writes the group's name and the member's id, each ended by a zero byte."""
+    return identity[_GENERATION.stop :].split(b"\0")[1] if identity else b""

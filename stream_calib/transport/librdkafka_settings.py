@@ -81,10 +81,11 @@ class ClientSettings:
         self._log = log
         self._servers = bootstrap_servers or log.bootstrap_servers
 
-    def consumer(self, group: str) -> dict[str, Any]:
-        """For a member of the group: partitions, positions and offsets are ours to handle."""
+    def consumer(self, group: str, member: str) -> dict[str, Any]:
+        """For a member of the group, under whose name the brokers' tools list it."""
         log = self._log
         ours: dict[str, Any] = {
+            "client.id": self._given.get("client.id", member),
             "group.id": group,
             "partition.assignment.strategy": "range",
             "session.timeout.ms": log.session_timeout_ms,

@@ -8,12 +8,18 @@ from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from stream_calib.errors import TransportError, UnknownTopicError
-from stream_calib.transport.librdkafka_errors import UNKNOWN_TOPIC, is_brokers_away, is_not_let_in, transport_error
+from stream_calib.transport.librdkafka_errors import (
+    NO_LEADER_YET,
+    UNKNOWN_TOPIC,
+    is_brokers_away,
+    is_not_let_in,
+    transport_error,
+)
 from stream_calib.transport.librdkafka_settings import ClientSettings, refused
 from stream_calib.transport.port import TopicPartition
 
@@ -22,6 +28,8 @@ T = TypeVar("T")
 REQUEST_TIMEOUT_S = 10.0
 _ANSWER_WITHIN_S = REQUEST_TIMEOUT_S + 5.0
 _SLICE_S = 0.1
+_LEADERS_WITHIN_S = 5.0
+_LOOK_AGAIN_S = 0.02
 
 
 class TopicIdentity(NamedTuple):
@@ -34,10 +42,12 @@ class TopicIdentity(NamedTuple):
 class TopicCatalogue:
     """Answers from the brokers, raised as TransportError when there are none. Not thread-safe."""
 
-    def __init__(self, settings: ClientSettings, isolation: IsolationLevel, remembered_ms: int) -> None:
+    def __init__(self, settings: ClientSettings, remembered_ms: int) -> None:
         """`remembered_ms`: so long does `partition_count` answer from memory."""
         self.admin = client(AdminClient, {**settings.admin(), "error_cb": self._note_error})
-        self._isolation = isolation
+        # Not the client that fetches: on its connection answers wait behind fetches that wait for records.
+        self._reader_settings = settings.reader()
+        self._reader: Consumer | None = None
         self._remembered_s = remembered_ms / 1_000
         self._counts: dict[str, tuple[float, int]] = {}
         self._trouble: KafkaError | None = None
@@ -68,25 +78,44 @@ class TopicCatalogue:
         return self.identity(topic).partitions
 
     def first_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self.offsets({p: OffsetSpec.earliest() for p in partitions})
+        return self.offsets(dict.fromkeys(partitions, OFFSET_BEGINNING))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self.offsets({p: OffsetSpec.latest() for p in partitions})
+        """As readers see them: where transactions are used, before the first one that is still open."""
+        return self.offsets(dict.fromkeys(partitions, OFFSET_END))
 
-    def offsets(self, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
-        """-1 where nothing answers to the OffsetSpec."""
-        asked = self.ask_offsets(wanted)
-        return {p: self.wait_for(future, f"asking for offsets of {p}", p.topic).offset for p, future in asked.items()}
+    def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """By epoch milliseconds, OFFSET_BEGINNING or OFFSET_END; -1 where no record is as young as that.
 
-    def ask_offsets(self, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, Future[Any]]:
-        if not wanted:
-            return {}
-        asked = self.admin.list_offsets(
-            {Position(*partition): spec for partition, spec in wanted.items()},
-            isolation_level=self._isolation,
-            request_timeout=REQUEST_TIMEOUT_S,
-        )
-        return {TopicPartition(p.topic, p.partition): future for p, future in asked.items()}
+        All partitions in one go. (The admin client's own call for it has been seen never to answer.)
+        """
+        asked = [Position(*partition, time_ms) for partition, time_ms in wanted.items()]
+        doing = f"asking for offsets of {', '.join(map(str, wanted))}"
+        give_up = time.monotonic() + _LEADERS_WITHIN_S
+        is_new = False
+        while True:
+            if self._reader is None:
+                self._reader = client(Consumer, {**self._reader_settings, "error_cb": self._note_error})
+                is_new = True
+            try:
+                answers = self._reader.offsets_for_times(asked, timeout=REQUEST_TIMEOUT_S)
+            except KafkaException as error:
+                failed = error.args[0]
+            else:
+                failed = next((answer.error for answer in answers if answer.error is not None), None)
+                if failed is None:
+                    return {TopicPartition(a.topic, a.partition): a.offset for a in answers}
+            if failed.code() in UNKNOWN_TOPIC and not is_new:
+                self.close()  # a new client knows of partitions that have been added
+            elif failed.code() in NO_LEADER_YET and time.monotonic() < give_up:
+                time.sleep(_LOOK_AGAIN_S)
+            else:
+                raise transport_error(failed, doing)
+
+    def close(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
     def wait_for(self, asked: Future[Any], doing: str, topic: str | None = None) -> Any:
         """The answer. Raises TransportError that begins with `doing`; UnknownTopicError where `topic` is not there."""

@@ -11,7 +11,13 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from stream_calib.errors import FencedError, TransportError
-from stream_calib.transport.librdkafka_errors import ANOTHER_PROCESS, MEMBERSHIP_LOST, is_fatal, transport_error
+from stream_calib.transport.librdkafka_errors import (
+    ANOTHER_PROCESS,
+    MEMBERSHIP_LOST,
+    AnotherProcessError,
+    is_fatal,
+    transport_error,
+)
 from stream_calib.transport.librdkafka_settings import ClientSettings
 from stream_calib.transport.librdkafka_topics import TopicCatalogue, client
 from stream_calib.transport.partitioning import Partitioner
@@ -46,6 +52,9 @@ class Writer(ABC):
         """Raises before anything is written where a record asks for a topic or partition that is not there."""
         for topic, partition in {(output.topic, output.partition) for output in outputs}:
             count = self._topics.partition_count(topic)
+            if partition is not None and partition >= count:
+                count = self._topics.identity(topic).partitions
+                self._discard()  # a new client knows of partitions that have been added
             if partition is not None:
                 self._partitioner.choose(Outgoing(topic, None, None, (), partition), count)
 
@@ -210,7 +219,7 @@ class TransactionalWriter(Writer):
         failure = self._first_failure()
         code = error.code()
         if code in ANOTHER_PROCESS:
-            return FencedError(f"another process has the static identity of this one: {error.str()}; poll again")
+            return AnotherProcessError(error.str())
         if code in MEMBERSHIP_LOST:
             return FencedError(
                 f"the group has given the batch's partitions away ({error.str()}); drop the batch and poll again"
