@@ -9,11 +9,13 @@ from kafka import errors as kafka_errors
 
 from stream_calib.errors import TransportError, UnknownTopicError
 
-NOT_LET_IN = (
+_NOT_LET_IN = (
     kafka_errors.SaslAuthenticationFailedError,
     kafka_errors.UnsupportedSaslMechanismError,
     kafka_errors.IllegalSaslStateError,
 )
+_NOT_LET_IN_TEXTS = ("Handshake failed", "SSL:")
+_DISCONNECTED_TEXT = "socket disconnected"
 MEMBERSHIP_LOST = (
     kafka_errors.CommitFailedError,
     kafka_errors.IllegalGenerationError,
@@ -40,10 +42,8 @@ def transport_error(error: Exception, doing: str) -> TransportError:
             f"{doing}: a record is too large ({text}); raise max.message.bytes of the topic"
             " (and max_request_size in log.client where it is set), or send smaller records"
         )
-    if isinstance(error, NOT_LET_IN):
-        return TransportError(
-            f"{doing}: the brokers do not let us in ({text}); check log.client: security_protocol, sasl_*, ssl_*"
-        )
+    if isinstance(error, _NOT_LET_IN) or any(known in text for known in _NOT_LET_IN_TEXTS):
+        return _not_let_in(text, doing)
     if isinstance(error, kafka_errors.AuthorizationError):
         return TransportError(f"{doing}: not allowed ({text}); give the user of log.client the right to it")
     if isinstance(error, _CODEC):
@@ -54,6 +54,19 @@ def transport_error(error: Exception, doing: str) -> TransportError:
     if isinstance(error, _AWAY):
         return TransportError(f"{doing}: the brokers do not answer ({text})")
     return TransportError(f"{doing}: {text}")
+
+
+def connection_error(error: Exception, doing: str, *, logs_in: bool) -> TransportError:
+    """Of a first connection. `logs_in`: with SASL, where brokers may close instead of answering."""
+    if logs_in and _DISCONNECTED_TEXT in str(error):
+        return _not_let_in(f"they closed the connection while we logged in: {error}", doing)
+    return transport_error(error, doing)
+
+
+def _not_let_in(text: str, doing: str) -> TransportError:
+    return TransportError(
+        f"{doing}: the brokers do not let us in ({text}); check log.client: security_protocol, sasl_*, ssl_*"
+    )
 
 
 @contextmanager

@@ -6,6 +6,7 @@ client that knows it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -66,6 +67,12 @@ _OURS = {
         _CODE,
     ),
 }
+_ONE_OF = {
+    "security_protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    "sasl_mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"),
+}
+"""kafka-python takes any other text, and then speaks without TLS, or fails in each connection."""
+_FILES = frozenset({"ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile"})
 _KNOWN: dict[Any, frozenset[str]] = {
     kind: frozenset(kind.DEFAULT_CONFIG) for kind in (KafkaConsumer, KafkaProducer, KafkaAdminClient)
 }
@@ -85,6 +92,12 @@ class ClientSettings:
         for name in given:
             if reason := _OURS.get(name):
                 raise ConfigurationError(f"log.client: {name} cannot be set: {reason}; remove it")
+            if name in _ONE_OF and given[name] not in _ONE_OF[name]:
+                raise ConfigurationError(
+                    f"log.client: {name} = {given[name]} is none of {', '.join(_ONE_OF[name])}; write one of them"
+                )
+            if name in _FILES and not os.access(str(given[name]), os.R_OK):
+                raise ConfigurationError(f"log.client: {name} = {given[name]}: there is no such file, or not for us")
             if name not in known:
                 close = get_close_matches(name, known - _OURS.keys(), 1)
                 meant = f"; did you mean {close[0]}?" if close else ""

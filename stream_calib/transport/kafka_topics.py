@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -9,11 +10,17 @@ from typing import Any, NamedTuple, TypeVar
 
 from kafka import IsolationLevel, KafkaAdminClient, OffsetSpec
 from kafka import TopicPartition as KafkaPartition
-from kafka.errors import KafkaConfigurationError, KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    KafkaConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
 from kafka.net.compat import KafkaNetClient
 
 from stream_calib.errors import ConfigurationError, TransportError, UnknownTopicError
-from stream_calib.transport.kafka_errors import transport_error
+from stream_calib.transport.kafka_errors import connection_error, transport_error
 from stream_calib.transport.kafka_settings import ClientSettings
 from stream_calib.transport.port import TopicPartition
 
@@ -33,23 +40,45 @@ class TopicIdentity(NamedTuple):
 
 def opened(kind: Callable[..., T], settings: Mapping[str, Any]) -> T:
     """A client of kafka-python's. Raises ConfigurationError for values it does not take, TransportError where no broker
-    answers."""
+    answers, or none lets us in."""
     networks: list[Any] = []
 
     def network(**given: Any) -> Any:
         networks.append(KafkaNetClient(**given))
         return networks[-1]
 
+    failures = _Failures()
+    failures.logger.addHandler(failures)
     try:
         return kind(**settings, kafka_client=network)
-    except (KafkaError, ValueError, TypeError, RuntimeError, OSError) as error:
+    except (KafkaError, ValueError, TypeError, RuntimeError, AssertionError, OSError) as error:
         for left_open in networks:  # with its thread and sockets, which kafka-python forgets
             with suppress(KafkaError, OSError):
                 left_open.close()
-        servers = ", ".join(settings["bootstrap_servers"])
+        doing = f"connecting to {', '.join(settings['bootstrap_servers'])}"
+        if isinstance(error, KafkaTimeoutError):
+            logs_in = "SASL" in settings.get("security_protocol", "")
+            raise connection_error(failures.last or error, doing, logs_in=logs_in) from error
         if isinstance(error, KafkaError) and not isinstance(error, KafkaConfigurationError):
-            raise transport_error(error, f"connecting to {servers}") from error
+            raise transport_error(error, doing) from error
         raise ConfigurationError(f"log.client: kafka-python does not take these settings: {error}") from error
+    finally:
+        failures.logger.removeHandler(failures)
+
+
+class _Failures(logging.Handler):
+    """Why connections failed: kafka-python tells it to its log, and raises only that it could not connect in time."""
+
+    logger = logging.getLogger("kafka.net.manager")
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last: Exception | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for part in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(part, Exception) and not isinstance(part, KafkaTimeoutError):
+                self.last = part
 
 
 class TopicCatalogue:
@@ -118,6 +147,11 @@ class TopicCatalogue:
         if known is not None and time.monotonic() - known[0] < self._remembered_s:
             return known[1]
         return self.identity(topic).partitions
+
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether the topic has it, or had it when somebody last asked: partitions are added, never taken away."""
+        known = self._counts.get(topic)
+        return (known is not None and partition < known[1]) or partition < self.identity(topic).partitions
 
     def offsets(self, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, int]:
         """By OffsetSpec or epoch milliseconds; -1 where nothing answers to it."""

@@ -51,10 +51,9 @@ class Writer(ABC):
     def _check(self, outputs: Sequence[Outgoing]) -> None:
         """Raises before anything is written where a record asks for a topic or partition that is not there."""
         for topic, partition in {(output.topic, output.partition) for output in outputs}:
-            count = self._topics.partition_count(topic)
-            if partition is not None and partition >= count:
-                count = self._topics.identity(topic).partitions  # it may have been added since we last looked
-            self._partitioner.choose(Outgoing(topic, None, None, (), partition), count)
+            if partition is None or partition < 0 or not self._topics.has(topic, partition):
+                place = Outgoing(topic, None, None, (), partition)
+                self._partitioner.choose(place, self._topics.partition_count(topic))
 
     def _placed(self, outputs: Sequence[Outgoing]) -> Iterator[Queued]:
         known, choose, count = self._partitions, self._partitioner.choose, self._topics.partition_count
