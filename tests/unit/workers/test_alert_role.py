@@ -1,0 +1,110 @@
+"""The alert role: outboxes of all model keys and of the deployment, each under a lease."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import REGISTRY
+
+from stream_calib.alerts.model import Alert, AlertState, make_alert
+from stream_calib.config import Config
+from stream_calib.events.contracts import ModelKey
+from stream_calib.transport.memory import MemoryLog
+from stream_calib.transport.port import TopicPartition
+from stream_calib.windows.state_store import Commit, StateStore
+from workers import alert as alert_module
+from workers.alert import AlertDelivery
+from workers.deployment import connect_state, open_deployment_store, open_gaps, open_registry, state_of
+from workers.input_gaps import Gap
+
+pytestmark = pytest.mark.services
+A, B = ModelKey("m", "1"), ModelKey("m", "2")
+
+
+class Delivery:
+    def __init__(self, redis_url: str) -> None:
+        self.now_ms = 1_000_000
+        self.config = Config.model_validate(
+            {"model": {"name_path": "m"}, "redis": {"url": redis_url}, "windows": {"horizon": "2h"}}
+        )
+        self.client = connect_state(self.config)
+        self.log = MemoryLog()
+        self.log.create_topic("alerts", 1)
+        self.roles: list[AlertDelivery] = []
+
+    def start(self) -> AlertDelivery:
+        role = AlertDelivery(self.config, lambda: self.now_ms)
+        role.open()
+        self.roles.append(role)
+        return role
+
+    def store(self, key: ModelKey) -> StateStore:
+        return state_of(self.client, self.config, key).store
+
+    def raise_alert(self, key: ModelKey, pane: int, state: AlertState = "open") -> Alert:
+        made = make_alert(key, "g", "psi", state, pane=pane, since_ms=pane, diagnosis="drift")
+        self.store(key).commit(Commit(appends={"outbox": [made.encode()]}))
+        return made
+
+    def delivered(self) -> list[Alert]:
+        records = self.log.read(TopicPartition("alerts", 0), 0, 100)
+        return [Alert.decode(record.value or b"") for record in records]
+
+
+@pytest.fixture
+def delivery(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Delivery]:
+    made = Delivery(redis_url)
+    monkeypatch.setattr(alert_module, "open_log", lambda config: made.log)
+    yield made
+    for role in made.roles:
+        role.close()
+    made.client.close()
+
+
+def test_alerts_of_all_keys_and_of_the_deployment_are_delivered(delivery: Delivery) -> None:
+    registry = open_registry(delivery.client, delivery.config)
+    registry.add(A)
+    first = delivery.raise_alert(A, 1)
+    role = delivery.start()
+    assert role.step()
+    assert delivery.delivered() == [first]
+    registry.add(B)
+    second = delivery.raise_alert(B, 2)
+    open_gaps(delivery.client, delivery.config).record(Gap("monitor", "blocks", 0, "id", 5, 9, 1))
+    delivery.now_ms += 1_000
+    assert role.step()
+    assert [alert.kind for alert in delivery.delivered()] == ["psi", "input_gap", "psi"]
+    assert delivery.delivered()[2] == second
+    delivery.now_ms += 1_000
+    assert not role.step()
+
+
+def test_only_the_holder_of_a_keys_lease_delivers_and_tells_what_is_open(delivery: Delivery) -> None:
+    open_registry(delivery.client, delivery.config).add(A)
+    delivery.raise_alert(A, 1)
+    labels = {"model": str(A), "kind": "psi"}
+    first, second = delivery.start(), delivery.start()
+    assert first.step()
+    assert REGISTRY.get_sample_value("stream_calib_alerts_open", labels) == 1
+    delivery.raise_alert(A, 2, "close")
+    assert not second.step()
+    assert first.step()
+    assert REGISTRY.get_sample_value("stream_calib_alerts_open", labels) == 0
+    delivery.roles.remove(first)
+    first.close()
+    third = delivery.raise_alert(A, 3)
+    assert second.step()
+    assert delivery.delivered()[-1] == third
+    assert REGISTRY.get_sample_value("stream_calib_alerts_open", labels) == 1
+
+
+def test_an_outbox_that_cannot_be_read_does_not_stop_the_others(delivery: Delivery) -> None:
+    registry = open_registry(delivery.client, delivery.config)
+    registry.add(A)
+    registry.add(B)
+    delivery.store(A).commit(Commit(appends={"outbox": [b"no alert"]}))
+    good = delivery.raise_alert(B, 1)
+    assert delivery.start().step()
+    assert delivery.delivered() == [good]
+    assert open_deployment_store(delivery.client, delivery.config).read(("outbox_sent",)) == {"outbox_sent": None}
