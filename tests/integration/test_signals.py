@@ -35,8 +35,7 @@ def test_each_role_ends_in_good_order(month: list[EventDay], tmp_path: Path) -> 
             assert "Traceback" not in process.output.read_text()
         assert _leases(deployed) == []
         # Others go on where they stopped, without waiting for any session to end.
-        for role in running:
-            deployed.start(role)
+        deployed.start_all(*running)
         deployed.until_served(5)
         found = find(deployed)
     check_one_output_each(found)
