@@ -25,8 +25,8 @@ class RejectCounts:
             record, reason = records[reject.record_index], reject.reason.value
             if not self.by_reason[reason]:
                 _LOG.warning(
-                    "%s, offset %s, is rejected: %s (the first one of this process; its dead letter or output says more,"
-                    " status counts the others)",
+                    "%s, offset %s, is rejected: %s (the first one of this process; its dead letter or output says"
+                    " more, status counts the others)",
                     record.source,
                     record.offset,
                     reason,
