@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,11 @@ from tests.integration.findings import Findings, find
 from tests.integration.harness import deployment
 from tests.integration.lock_step import run_in_lock_step
 from tests.integration.stream import EventDay, flight_days
+from tests.kafka_broker import KafkaBroker
 
 DAYS = 30
+FAULT_DAYS = int(os.environ.get("FAULT_DAYS", "8"))
+FAULT_SEED = int(os.environ.get("FAULT_SEED", "1"))
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +46,22 @@ def _lock_step(month: list[EventDay], folder: Path, roles: tuple[str, ...]) -> t
             deployed.start(role)
         run_in_lock_step(deployed, month)
         return find(deployed), deployed.config
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaBroker]:
+    """A broker that tests may stop and start; each leaves it running. It takes values of 10 MB."""
+    with KafkaBroker(properties={"message.max.bytes": "20000000", "replica.fetch.max.bytes": "20000000"}) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def some_days() -> list[EventDay]:
+    """As many days of flights with oddities as faults need: more by the environment (`make faults`)."""
+    return flight_days(FAULT_DAYS, FAULT_SEED)
+
+
+@pytest.fixture
+def fault_random() -> random.Random:
+    """Chooses where faults happen."""
+    return random.Random(FAULT_SEED)

@@ -18,15 +18,21 @@ from tests.oracle import offline
 
 
 def oracle_of(found: Findings, config: Config) -> offline.Result:
-    """The oracle's answer for the records as they lie in `scores` and `labels`; all of them must be good."""
+    """The oracle's answer for the records as they lie in `scores` and `labels`, without those that are dead letters; all
+    others must be good."""
     windows = config.windows
     settings = offline.Settings(
         windows.horizon_ms, windows.pane_ms, windows.score_lateness_ms, windows.label_lateness_ms
     )
     attributes = list(config.scores.attributes)
-    scores = [[_score(record, attributes) for record in part] for part in found.scores]
-    labels = [[_label(record) for record in part] for part in found.labels]
+    scores = [[_score(record, attributes) for record in part] for part in _good(found.scores, found)]
+    labels = [[_label(record) for record in part] for part in _good(found.labels, found)]
     return offline.compute(scores, labels, settings)
+
+
+def _good(topic: Sequence[Sequence[Record]], found: Findings) -> list[list[Record]]:
+    refused = set(found.refused)
+    return [[record for record in part if (*record.source, record.offset) not in refused] for part in topic]
 
 
 def _control(record: Record) -> offline.Clock | offline.End:
@@ -93,14 +99,17 @@ def _of_pane(expected: offline.Result, pane: int) -> dict[str, int]:
 
 
 def check_one_output_each(found: Findings) -> None:
-    """Every score record has exactly one output, with its id and its raw score, and nothing else has one."""
+    """Every score record has exactly one output, with its id and its raw score, or exactly one dead letter, and nothing
+    else has one."""
     due = {
         (record.source.partition, record.offset): record
         for part in found.scores
         for record in part
         if not is_control(record) and record.value is not None
     }
-    sources = Counter(output.source for output in found.outputs)
+    topic = next((record.source.topic for part in found.scores for record in part), None)
+    refused = Counter((partition, offset) for name, partition, offset in found.refused if name == topic)
+    sources = Counter(output.source for output in found.outputs) + refused
     assert [source for source, n in sources.items() if n > 1] == []
     assert sorted(set(due) - set(sources)) == [], "scores without an output"
     assert sorted(set(sources) - set(due)) == [], "outputs without a score"

@@ -62,6 +62,11 @@ class Findings:
     """Of every version that the history or an output names."""
 
     @property
+    def refused(self) -> list[tuple[str, int, int]]:
+        """Topic, partition and offset of what each dead letter was made of."""
+        return [(dict(r.headers)["stream-calib-source-topic"].decode(), *_source(r)) for r in self.dead_letters]
+
+    @property
     def versions(self) -> list[str]:
         """Published versions in the order of their publication."""
         return [move["version"] for move in self.history if move["what"] == "publish"]
@@ -120,8 +125,10 @@ def read_topic(deployed: Deployment, topic: str) -> list[list[Record]]:
     found: list[list[Record]] = []
     for partition in range(deployed.log.partitions(topic)):
         records: list[Record] = []
-        while some := deployed.log.read(TopicPartition(topic, partition), len(records), 10_000):
+        place, position = TopicPartition(topic, partition), 0
+        while some := deployed.log.read(place, position, 10_000):
             records += some
+            position = some[-1].offset + 1
         found.append(records)
     return found
 

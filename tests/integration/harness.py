@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from stream_calib.config import Config
 from stream_calib.config_file import load_config, tomllib
 from stream_calib.events.control import clock_record
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.port import Log, Outgoing, TopicPartition
+from tests.kafka_broker import KafkaBroker
+from tests.kafka_services import fresh_name
 from workers.demo import demo_config_file
 from workers.deployment import State, open_log, open_state
 from workers.run import STOP_WITH_PARENT
@@ -33,7 +33,10 @@ from workers.topic_setup import create_topics
 
 DEADLINE_S = 120.0
 _LOOK_EVERY_S = 0.01
+_ASK_BROKERS_EVERY_S = 0.05
 _END_WITHIN_S = 10.0
+
+TOPICS = ("scores", "labels", "blocks", "calibrated", "dead_letters", "alerts")
 
 Overrides = Mapping[str, Mapping[str, Any]]
 
@@ -82,9 +85,12 @@ class Deployment:
         overrides: Overrides | None = None,
         state_server: EmbeddedServer | None = None,
         state_url: str | None = None,
+        kafka: KafkaBroker | None = None,
     ) -> None:
-        """`state_server`: holds the state, where it is not the log's server; `state_url`: where the test started it."""
+        """`state_server`: holds the state, where it is not the log's server; `state_url`: where the test started it.
+        `kafka`: the log is there, in topics of the deployment's own, and `server` holds only the state."""
         self.server = server
+        self.kafka = kafka
         self.state_server = state_server or server
         self.folder = folder
         self.environ = {
@@ -94,10 +100,10 @@ class Deployment:
             STOP_WITH_PARENT: str(os.getpid()),
         }
         self.processes: list[RoleProcess] = []
+        self._defaults: Overrides = kafka_settings(kafka) if kafka is not None else {}
         self.config_file = self.write_config("stream-calib.toml", overrides or {})
         self.config: Config = load_config(self.config_file, self.environ)
         self.log: Log = open_log(self.config)
-        self._log_client = redis.Redis.from_url(server.url, decode_responses=True)
         self.state: State = open_state(self.config)
         create_topics(self.log, self.config)
 
@@ -105,7 +111,9 @@ class Deployment:
         """The flights deployment with other settings, as a file of its own."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / name
-        path.write_text(config_text(overrides), encoding="utf-8")
+        sections = {**self._defaults, **overrides}
+        merged = {name: {**self._defaults.get(name, {}), **overrides.get(name, {})} for name in sections}
+        path.write_text(config_text(merged), encoding="utf-8")
         return path
 
     # --- processes
@@ -150,12 +158,12 @@ class Deployment:
             one.kill()
         self.log.close()
         self.state.close()
-        self._log_client.close()
 
     # --- waiting
 
     def until(self, condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
         """The condition's first true value."""
+        look_every_s = _LOOK_EVERY_S if self.kafka is None else _ASK_BROKERS_EVERY_S
         deadline = time.monotonic() + deadline_s
         while True:
             if found := condition():
@@ -164,7 +172,7 @@ class Deployment:
             if time.monotonic() > deadline:
                 words = "\n".join(f"--- {one.output.name}\n{one.last_words()}" for one in self.processes)
                 raise AssertionError(f"waited {deadline_s:.0f} s for {what}; {self.fields()}\n{words}")
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(look_every_s)
 
     def until_matured(self, pane: int, deadline_s: float = DEADLINE_S) -> None:
         """Until the pane has matured."""
@@ -186,8 +194,7 @@ class Deployment:
 
     def committed(self, group: str, topic: str) -> int:
         """Sum of the group's committed positions on the topic."""
-        found: dict[str, str] = self._log_client.hgetall(f"log:group:{group}:{topic}")  # type: ignore[assignment]  # sync client
-        return sum(int(value) for name, value in found.items() if name.startswith("position:"))
+        return sum((self.log.group_positions(group, topic) or {}).values())
 
     def end(self, topic: str) -> int:
         """Sum of the topic's end offsets."""
@@ -197,6 +204,11 @@ class Deployment:
         return self.end(topic) - self.committed(group, topic)
 
     # --- feeding
+
+    def write(self, records: Sequence[Outgoing]) -> None:
+        """Records for "scores" and "labels" go to the topics that the deployment has for these."""
+        names = {purpose: getattr(self.config.topics, purpose) for purpose in TOPICS}
+        self.log.produce([record._replace(topic=names.get(record.topic, record.topic)) for record in records])
 
     def clocks(self, clock_ms: int, *, end: bool = False, topics: Sequence[str] | None = None) -> list[Outgoing]:
         """A control record for each partition of `scores` and `labels`."""
@@ -210,15 +222,36 @@ class Deployment:
 
 @contextmanager
 def deployment(
-    folder: Path, overrides: Overrides | None = None, *, own_state: bool = False, state_url: str | None = None
+    folder: Path,
+    overrides: Overrides | None = None,
+    *,
+    own_state: bool = False,
+    state_url: str | None = None,
+    kafka: KafkaBroker | None = None,
 ) -> Iterator[Deployment]:
-    """A deployment over a server of its own, or over two; all of it is ended at the end. `state_url`: as above."""
+    """A deployment over a server of its own, or over two; all of it is ended at the end. `state_url`, `kafka`: as
+    above."""
     with ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer(folder / "server"))
         state_server = stack.enter_context(EmbeddedServer(folder / "state")) if own_state else None
-        made = Deployment(folder, server, overrides, state_server, state_url)
+        made = Deployment(folder, server, overrides, state_server, state_url, kafka)
         stack.callback(made.close)
         yield made
+
+
+def kafka_settings(broker: KafkaBroker) -> Overrides:
+    """Names of a deployment's own, and times in which tests can see something."""
+    return {
+        "topics": {purpose: fresh_name(purpose) for purpose in TOPICS},
+        "log": {
+            "kind": "kafka",
+            "bootstrap_servers": broker.bootstrap,
+            "group_prefix": fresh_name("deployment"),
+            "metadata_max_age": "500ms",
+            "session_timeout": "6s",
+            "transaction_timeout": "5s",
+        },
+    }
 
 
 def command_line(
