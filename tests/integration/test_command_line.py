@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -37,6 +38,7 @@ COMMANDS = (
     ("snapshot", "rollback"),
     ("snapshot", "pin"),
     ("snapshot", "unpin"),
+    ("doctor",),
     ("replay",),
     ("status",),
     ("refit",),
@@ -224,6 +226,35 @@ def test_numbers_of_partitions_are_for_creation_only(served: Deployment) -> None
     }
 
 
+def test_doctor_of_a_deployment_at_work(served: Deployment) -> None:
+    done = served.command("doctor")
+    assert done.returncode == 0, done
+    assert "0 to mend" in done.stdout
+    found = {f["subject"]: f for f in json.loads(served.command("doctor", "--json").stdout)}
+    for subject in (
+        "log",
+        "topic blocks",
+        "redis persistence",
+        "model flights/1",
+        "calibrate",
+        "monitor",
+        "refit",
+        "alert",
+    ):
+        assert found[subject]["level"] == "ok", found[subject]
+    assert "cells, which are kept" in found["memory needed"]["what"]
+    too_much = served.command("doctor", "--rate", "1e9")
+    assert too_much.returncode == 1
+    assert "fail memory needed" in too_much.stdout
+
+
+def test_doctor_where_the_state_is_of_other_settings(served: Deployment) -> None:
+    other = served.write_config("other-horizon.toml", {"windows": {"horizon": "48h"}})
+    done = command_line("doctor", "--config", str(other), environ=served.environ)
+    assert done.returncode == 1
+    assert "fail model flights/1: the state was made under other settings" in done.stdout
+
+
 # --- before anything was written
 
 
@@ -245,6 +276,46 @@ def test_before_anything_was_written(tmp_path: Path) -> None:
         _check_one_line(
             deployed.command("snapshot", "rollback", "000001-0123456789ab", "--reason", "x"), "000001-0123456789ab"
         )
+
+
+def test_replayed_files_are_served_and_joined(month: list[EventDay], tmp_path: Path) -> None:
+    """A day of scores and labels out of files, with clocks that end: its panes mature."""
+    with deployment(tmp_path) as deployed:
+        topics = deployed.config.topics
+        deployed.start("calibrate", "monitor")
+        days = as_written(month[:2])
+        for topic in (topics.scores, topics.labels):
+            records = [out for day in days for out in day if out.topic == topic]
+            values = tmp_path / f"{topic}.jsonl.gz"
+            with gzip.open(values, "wb") as stream:
+                stream.write(b"".join((out.value or b"") + b"\n" for out in records if out.value))
+            done = deployed.command("replay", str(values), "--into", topic, "--clock", "end", "--json")
+            assert done.returncode == 0, done
+            told = json.loads(done.stdout)
+            assert told["finished"]
+            assert told["written"] > 100
+            assert told["clock_ms"] == told["last_ms"]
+        deployed.until_matured((month[0].end_ms // 3_600_000) - 2)
+        (facts,) = json.loads(deployed.command("status", "--json").stdout)["models"]
+        assert facts["outcomes"]["matched"] > 100
+        assert facts["coverage"]["labelled"] > 100
+
+
+def test_replay_options_that_contradict_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "stream-calib.toml"
+    file.write_text(config_text({}))
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("{}\n")
+    for options, part in (
+        ((), "either files, or a topic"),
+        ((str(lines), "--topic", "old"), "either files, or a topic"),
+        ((str(lines), "--until", "5"), "are for topics"),
+        (("--topic", "scores"), "into another topic"),
+        (("--topic", "old", "--kcat"), "--kcat says how the lines"),
+        ((str(lines), "--rate", "5", "--speed", "5"), "give one of them"),
+    ):
+        done = command_line("replay", *options, "--into", "scores", "--config", str(file))
+        _check_one_line(done, part)
 
 
 def test_topics_from_nothing_to_a_topic_that_outgrew_the_others(tmp_path: Path) -> None:

@@ -58,7 +58,9 @@ def test_the_score_sent_is_served_as_shown(tmp_path: Path, redis_url: str) -> No
 
 def test_every_command_shown_exists() -> None:
     shown = re.findall(r"^stream-calib ([a-z]+(?: [a-z]+)?)", "\n".join(blocks("bash")), re.MULTILINE)
-    assert len(shown) >= 7
+    table = "\n".join(line.split("|")[1] for line in README.splitlines() if line.startswith("| `"))
+    shown += re.findall(r"`([a-z]+(?: [a-z]+)?)", table)
+    assert len(shown) >= 17
     for command in dict.fromkeys(shown):
         result = CliRunner().invoke(app, [*command.split(), "--help"])
         assert (result.exit_code, command in result.output) == (0, True)
