@@ -25,7 +25,7 @@ from tests.kafka_jars import KAFKA_VERSION, find_java, kafka_jars
 
 PLAINTEXT = "PLAINTEXT"
 _CONTROLLER = "CONTROLLER"
-_START_DEADLINE_S = 90.0
+_START_DEADLINE_S = 240.0
 _STOP_DEADLINE_S = 30.0
 _LOOK_AGAIN_S = 0.02
 _STARTED = b"Kafka Server started"

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from stream_calib.errors import PositionLostError, TopicRecreatedError, TransportError, UnknownTopicError
-from stream_calib.transport import kafka_positions, librdkafka_consumer
+from stream_calib.transport import kafka_positions
 from stream_calib.transport.librdkafka import LibrdkafkaLog
 from stream_calib.transport.port import OffsetRange, Outgoing, StartAt, TopicPartition
 from tests.kafka_services import fresh_name
@@ -101,7 +101,6 @@ def test_what_an_open_transaction_holds_back_is_unread_and_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kafka_positions, "_HELD_BACK_FOR_S", 0.2)
-    monkeypatch.setattr(librdkafka_consumer, "_HELD_BACK_LOOK_EVERY_S", 0.1)
     log.produce(numbered(2, topic=topic, partition=0))
     producer = transactional_producer(kafka_bootstrap)
     producer.begin_transaction()
