@@ -12,6 +12,7 @@ from stream_calib.errors import StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.follower import SnapshotFollower
 from stream_calib.snapshot.served_models import ServedModels
+from stream_calib.windows.model_registry import deployment_scope
 from workers.status_board import MemberStatus, StatusBoard
 
 _LOG = logging.getLogger(__name__)
@@ -22,13 +23,15 @@ _AWAY_AFTER_MS = 1_000
 
 
 class CalibrateStatus:
-    """Writes a status for each model key once a second, and when another snapshot is served. Not thread-safe."""
+    """Writes a status for each model key once a second, and when another snapshot is served; while there is no key yet,
+    for the deployment. Not thread-safe."""
 
     def __init__(
         self, config: Config, member: str, board_of: Callable[[ModelKey], StatusBoard], clock_ms: Callable[[], int]
     ) -> None:
         """`board_of`: the board of a model key. `clock_ms`: wall time."""
         self._away_after_ms = config.serving.snapshot_poll_ms + _AWAY_AFTER_MS
+        self._deployment = deployment_scope(config.log.group_prefix)
         self._member, self._board_of, self._clock_ms = member, board_of, clock_ms
         self._versions: dict[ModelKey, str] = {}
         self._at = 0
@@ -50,6 +53,8 @@ class CalibrateStatus:
             for key, follower in models.followers.items():
                 of_key = {"snapshot": versions[key], "damaged": follower.damaged, "behind": follower.behind}
                 self._board_of(key).put(MemberStatus(_ROLE, self._member, now, {**of_key, **common}))
+            if not models.followers:
+                self._board_of(self._deployment).put(MemberStatus(_ROLE, self._member, now, dict(common)))
         except StateUnavailableError as error:
             # A state that is full can still be read, and that is all that serving needs.
             if not self._failed:
@@ -60,7 +65,7 @@ class CalibrateStatus:
 
     def drop(self) -> None:
         """Forgets the process, which ends."""
-        for key in self._versions:
+        for key in (*self._versions, self._deployment):
             self._board_of(key).drop(_ROLE, self._member)
 
     def _measure(self, models: ServedModels, versions: Mapping[ModelKey, str]) -> None:

@@ -167,7 +167,8 @@ def test_bad_records_end_in_the_dead_letters(tmp_path: Path) -> None:
     assert found.totals["labels"] == len(BAD_LABELS) + 1
     assert found.totals["matched"] == expected.totals["labels_matched"]
 
-    rejected = {p["role"]: p["facts"]["rejected"] for p in json.loads(status.stdout)["processes"]}
+    (model,) = json.loads(status.stdout)["models"]
+    rejected = {p["role"]: p["facts"]["rejected"] for p in model["processes"]}
     assert sum(rejected["calibrate"].values()) == sum(topic == "scores" for topic, _ in due)
     assert sum(rejected["monitor"].values()) == sum(topic == "labels" for topic, _ in due) + 1
     assert rejected["calibrate"]["duplicate_key"] == 2

@@ -234,6 +234,14 @@ def test_scores_are_served_while_no_status_can_be_written(running: Running) -> N
     }
 
 
+def test_a_process_that_has_met_no_model_yet_is_on_the_deployments_board() -> None:
+    made = Running(configuration(model={"name_path": "n"}))
+    made.role.step()
+    assert {key: s[-1].facts for key, s in made.statuses.items()} == {
+        ModelKey("*", "stream-calib"): {"partitions": ["scores-0"], "rejected": {}}
+    }
+
+
 # --- several models -------------------------------------------------------------------------------------------
 
 
