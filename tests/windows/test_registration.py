@@ -14,7 +14,7 @@ from stream_calib.windows.new_model import starts_beside
 from stream_calib.windows.registration import claim_topics, inputs_of, recorded_inputs, register_inputs
 from stream_calib.windows.row_codec import EMPTY_ROWS
 from stream_calib.windows.shard_store import Advance, Inputs, Mark, ReadGuard, ShardCall, ShardStore
-from stream_calib.windows.state_store import StateStore
+from stream_calib.windows.state_store import Commit, StateStore
 from tests.windows.backends import Backend, backend
 from tests.windows.deciders import ChainDecider
 from tests.windows.join import PANE_0, SETTINGS, L, S, at, block, clock, label
@@ -117,6 +117,25 @@ def test_a_worker_waits_while_another_one_registers(key: Key) -> None:
         key.write(S, clock(70))
 
 
+def test_while_an_input_is_put_on_record_no_watermark_moves(key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what the input brings could belong to a pane that is closed by then, or join a label that was let go."""
+    commit = key.state.commit
+
+    def in_between(change: Commit) -> bool:
+        monkeypatch.undo()
+        with pytest.raises(StateUnavailableError):
+            key.run(95)
+        while key.closer.advance():
+            pass
+        return commit(change)
+
+    monkeypatch.setattr(key.state, "commit", in_between)
+    key.register(NEW)
+    assert key.cursor("closed") == 4
+    assert {p.marks[S].clock_ms for p in key.shards.progress()} == {at(60)}
+    assert {p.marks[S1].clock_ms for p in key.shards.progress()} == {at(60)}
+
+
 def test_the_closer_waits_for_the_clock_of_an_added_input(key: Key) -> None:
     key.register(NEW)
     key.run(100)
@@ -131,13 +150,13 @@ def test_a_shard_that_is_wiped_reads_an_added_input_from_its_start(backend: Back
     """Rows in the pane that the first clock had reached already."""
     key.register(NEW)
     key.intake.register()
-    key.write(S1, block(("c", 61), ("d", 62), ("e", 63)), block(("f", 64)), clock(90))
-    key.write(L1, clock(90))
-    key.run(90)
-    assert key.cursor("matured") == 6
+    key.write(S1, block(("c", 61), ("d", 62), ("e", 63)), block(("f", 64)), clock(110))
+    key.write(L1, clock(110))
+    key.run(110)
+    assert key.cursor("matured") == 8
     backend.put_shard(key.shards, 0, None)
     key.register(NEW)
-    # Pane 4 is the oldest that is still needed; the added input was in pane 6 when it began.
+    # Pane 5 is the oldest that is still needed; the added input was in pane 6 when it began.
     assert key.shards.progress()[0].marks[S1][:2] == (7, at(60))
 
 
