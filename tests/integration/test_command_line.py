@@ -283,7 +283,7 @@ def test_replayed_files_are_served_and_joined(month: list[EventDay], tmp_path: P
     with deployment(tmp_path) as deployed:
         topics = deployed.config.topics
         deployed.start("calibrate", "monitor")
-        days = as_written(month[:2])
+        days = list(as_written(month[:2]))
         for topic in (topics.scores, topics.labels):
             records = [out for day in days for out in day if out.topic == topic]
             values = tmp_path / f"{topic}.jsonl.gz"
