@@ -306,7 +306,7 @@ class KafkaMember(Consumer):
             return
         for source, buffer in self._buffers.items():
             place = KafkaPartition(*source)
-            if place in found or not len(buffer):
+            if place in found or (not len(buffer) and buffer.fetched < buffer.end_seen):
                 buffer.fetched = max(buffer.fetched, client.position(place, timeout_ms=_ANSWER_WITHIN_MS) or 0)
 
     def _pause_what_is_full(self, client: Any, max_records: int) -> None:
@@ -339,8 +339,8 @@ class KafkaMember(Consumer):
         due = [p for p, buffer in ready.items() if not len(buffer) and buffer.position >= buffer.end_seen]
         if not due:
             return frozenset()
-        # Not through this client: on its connection the answer would wait behind a fetch that waits for records.
-        for partition, end in self._topics.end_offsets(due).items():
+        # Not through our own client: on its connection the answer would wait behind a fetch that waits for records.
+        for partition, end in self._topics.current_ends(due).items():
             ready[partition].end_seen = end
         at_end = frozenset(p for p in due if ready[p].position >= ready[p].end_seen)
         log_ends = ((p, client.highwater(KafkaPartition(*p)) or 0) for p in at_end)

@@ -1,8 +1,8 @@
 """kafka-python's producer with what it lacks for us: bounded waits, cheap queueing of a whole batch, an end at once.
 
 Reaches into kafka-python (the transaction manager's results, the accumulator), because its commit and abort wait
-without a timeout, and its `send` costs twice what queueing does. tests/transport/test_kafka_writer.py shows each of it
-on a real broker.
+without a timeout, and its `send` costs twice what queueing does. tests/transport/test_kafka_outages.py shows each of
+it on real brokers.
 """
 
 from __future__ import annotations
