@@ -71,6 +71,14 @@ class Project:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.prometheus_port}/api/v1/{path}", timeout=10) as answer:
             return dict(json.load(answer)["data"])
 
+    def stop_at_once(self, service: str) -> int:
+        """Exit code of a further container of the service that is stopped as soon as it runs."""
+        container = self.compose("run", "--detach", "--no-deps", service).split()[-1]
+        self._engine.run("stop", "--time", "20", container)
+        (found,) = json.loads(self._engine.run("inspect", container))
+        self._engine.run("rm", container)
+        return int(found["State"]["ExitCode"])
+
     def logs(self) -> str:
         return self.compose("logs", "--no-color", "--tail", "40")
 

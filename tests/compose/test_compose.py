@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import Any
 
 import pytest
@@ -151,6 +152,12 @@ def test_the_boards_queries_have_data(project: Project) -> None:
         return {query.panel for query in queries("1m") if not project.query(query.expression)}
 
     until("each panel has data", without_data, lambda empty: empty <= _NOTHING_WRONG, within_s=240)
+
+
+def test_a_container_that_has_only_just_started_can_be_stopped(project: Project) -> None:
+    """137 would be a kill after the grace period."""
+    exit_code = project.stop_at_once("alert")
+    assert exit_code in (0, 128 + signal.SIGTERM)
 
 
 def test_roles_end_in_order(project: Project) -> None:
