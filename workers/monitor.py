@@ -31,10 +31,10 @@ from workers.batch_stages import Batches
 from workers.deployment import connect_state, member_name, open_gaps, open_log, open_registry
 from workers.input_gaps import Gap, skippable
 from workers.input_metrics import InputMetrics
-from workers.input_reports import InputReport, idle_label_inputs, too_far_ahead
 from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
 from workers.monitor_models import MonitorModels
 from workers.monitor_partitions import InputPartitions
+from workers.monitor_reports import MonitorReports
 from workers.monitored_model import ModelPart
 from workers.rejects import RejectCounts
 from workers.role import Role, wall_clock_ms
@@ -47,8 +47,6 @@ _ROWS_A_POLL = 100_000
 """So that a poll is worked off well within the session timeout."""
 _MAX_RECORDS, _FEWEST_RECORDS = 5_000, 100
 _EVERY_MS = 1_000
-_REPORT_BUSY_MS = 50
-"""While there are unread records, others may wait for what this process says of its clocks."""
 
 
 class Monitor(Role):
@@ -78,15 +76,18 @@ class Monitor(Role):
         self._registry = open_registry(client, config)
         self._positions: dict[TopicPartition, int] = {}
         """Where the next poll begins: the least position over the model keys."""
-        self._idle_since: dict[TopicPartition, int] = {}
-        self._reports: dict[str, InputReport] = {}
+        self._reports = MonitorReports(config.windows, self._partitions, self._positions, self._clock_ms)
         self._uncommitted: set[TopicPartition] = set()
         self._records_a_poll = _FEWEST_RECORDS
-        self._committed_at = self._reported_at = self._looked_at = 0
+        self._committed_at = self._looked_at = 0
         self._looked_for_partitions_at = self._clock_ms()
-        self._reported_busy = False
         self._models = MonitorModels(
-            client, config, self._member, self._clock_ms, self._partitions, idle_inputs=self._idle_inputs
+            client,
+            config,
+            self._member,
+            self._clock_ms,
+            self._partitions,
+            idle_inputs=lambda: self._reports.idle_inputs(self._models),
         )
         self._opened.callback(self._models.release)
         for key in configured_keys(config):
@@ -103,7 +104,7 @@ class Monitor(Role):
         except (StateUnavailableError, TransportError):
             self._models.forget()
             self._positions.clear()
-            self._idle_since.clear()
+            self._reports.forget()
             raise
 
     def _step(self) -> bool:
@@ -111,7 +112,7 @@ class Monitor(Role):
         self._look_for_partitions()
         if not self._take_over() and polled.ranges:
             self._apply(polled)
-        self._note_ends(polled)
+        self._consumer.pause(self._reports.note(polled, self._models))
         self._commit_positions()
         now = self._clock_ms()
         if now - self._looked_at >= _EVERY_MS:
@@ -124,10 +125,7 @@ class Monitor(Role):
                 clocks_ms = {p: self._models.clock_ms(self._partitions.keys[p]) for p in self._positions}
                 self._input_metrics.observe(now, self._positions, clocks_ms)
             self._gaps.close_past(now, self._settings.horizon_ms + self._settings.label_lateness_ms)
-        busy = any(partition not in self._idle_since for partition in self._positions)
-        if now - self._reported_at >= (_REPORT_BUSY_MS if busy or self._reported_busy else _EVERY_MS):
-            self._reported_busy = busy
-            self._report()
+        self._reports.exchange(self.name, self._rejected.by_reason, self._models)
         self._models.advance()
         # The poll has waited already.
         return True
@@ -151,16 +149,18 @@ class Monitor(Role):
     def _go_on(self, error: PositionLostError) -> None:
         """Where a position was lost that is not the shards' own, seeking mends it; else the operator has decided."""
         took_over = self._take_over()
-        lost = {TopicPartition(*p): at for p, at in error.lost.items()}
-        strayed = [p for p, at in lost.items() if p in self._positions and self._positions[p] != at[0]]
+        lost = {p: at for p, at in error.lost.items() if TopicPartition(*p) in self._positions}
+        strayed = [TopicPartition(*p) for p, at in lost.items() if self._positions[TopicPartition(*p)] != at[0]]
         for partition in strayed:
             self._consumer.seek(partition, self._positions[partition])
-        if took_over or strayed:
-            return
+        if took_over or strayed or (error.lost and not lost):
+            return  # of others nothing is known yet
         if self._config.log.on_position_lost == "stop":
             raise error
         for (topic, number), (first, end) in skippable(error).items():
             partition = TopicPartition(topic, number)
+            if partition not in self._positions:
+                continue
             gap = Gap(self.name, topic, number, self._log.topic_id(topic), first, end, self._clock_ms())
             self._gaps.record(gap)
             # A range without records, as between two transactions: every shard goes on from its end.
@@ -182,7 +182,6 @@ class Monitor(Role):
         for partition in list(self._positions):
             if partition not in assigned:
                 del self._positions[partition]
-                self._idle_since.pop(partition, None)
                 self._models.drop(self._partitions.keys[partition])
         new = assigned - self._positions.keys()
         if new:
@@ -282,26 +281,6 @@ class Monitor(Role):
             self._log.produce(dead_letters(topic, records, rejects, most))
             self._rejected.add(records, rejects)
 
-    def _note_ends(self, polled: PolledBatch) -> None:
-        now = self._clock_ms()
-        for partition in self._positions:
-            if partition not in polled.at_end:
-                self._idle_since.pop(partition, None)
-            elif partition in polled.ranges:
-                self._idle_since[partition] = now
-            else:
-                self._idle_since.setdefault(partition, now)
-        reports = self._reports | self._own_reports()
-        paused = too_far_ahead(reports, self._config.windows.max_input_skew_ms)
-        self._consumer.pause(frozenset(p for p in self._positions if self._partitions.keys[p] in paused))
-
-    def _own_reports(self) -> dict[str, InputReport]:
-        keys = self._partitions.keys
-        return {
-            keys[p]: InputReport(position, self._models.clock_ms(keys[p]), self._idle_since.get(p))
-            for p, position in self._positions.items()
-        }
-
     def _commit_positions(self) -> None:
         """The group's positions follow the shards', for the users' own lag monitoring."""
         now = self._clock_ms()
@@ -321,24 +300,3 @@ class Monitor(Role):
             # That sets the consumer back to the committed positions; the shards' are the truth.
             for partition in due.keys() & self._consumer.assignment():
                 self._consumer.seek(partition, self._positions[partition])
-
-    # --- what others need to know
-
-    def _idle_inputs(self) -> dict[str, int]:
-        windows = self._config.windows
-        if windows.idle_timeout_ms is None or windows.missing_label == "negative_at_horizon":
-            return {}
-        reports = self._reports | self._own_reports()
-        return idle_label_inputs(reports, self._clock_ms(), windows.idle_timeout_ms)
-
-    def _report(self) -> None:
-        """Says where this process is, and hears where the other monitors are: those that are alive, because an old
-        report must not leave out what nobody reads now."""
-        now = self._reported_at = self._clock_ms()
-        facts = {"inputs": self._own_reports(), "rejected": dict(self._rejected.by_reason)}
-        self._reports = {
-            key: InputReport(*report)
-            for status in self._models.exchange_statuses(self.name, facts)
-            if now - status.time_ms <= 3 * _EVERY_MS
-            for key, report in status.facts["inputs"].items()
-        }
