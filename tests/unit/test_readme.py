@@ -10,9 +10,10 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from stream_calib.config_file import load_config
+from stream_calib.snapshot.served_models import Serving
 from stream_calib.transport.embedded import EmbeddedLog
 from stream_calib.transport.port import TopicPartition
-from workers.calibrate import Transform
+from workers.calibrate_transform import Transform
 from workers.cli import app
 from workers.topic_setup import create_topics
 
@@ -46,7 +47,10 @@ def test_the_score_sent_is_served_as_shown(tmp_path: Path, redis_url: str) -> No
         create_topics(log, config)
         run(send)
         records = [r for p in range(4) for r in log.read(TopicPartition("scores", p), 0, 10)]
-        outputs, decoded = Transform(config).apply(records, None)
+        transform = Transform(config)
+        decoded, batch = transform.decode(records)
+        served = transform.calibrate(batch, lambda key: Serving(None, "identity"))
+        outputs = transform.encode(records, decoded, batch, served)
         log.produce(outputs)
         printed = run(read)
 
