@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys
+from stream_calib.config_values import duration_text
 from stream_calib.errors import SnapshotError, StateUnavailableError, TooManyModelsError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.follower import Served, SnapshotFollower
@@ -95,8 +96,13 @@ class ServedModels:
             after = self._clock_ms()
             pause_ms = min(_PAUSE_FACTOR * (after - now), _LONGEST_PAUSE_MS)
             self._next_poll_ms = min(max(now + self._serving.snapshot_poll_ms, after + pause_ms), too_stale)
+            if not self._away:
+                bound = duration_text(self._serving.max_snapshot_staleness_ms)
+                _LOG.warning("the state is away; what is held is served on for up to %s: %s", bound, error)
             self._away = True
             return
+        if self._away:
+            _LOG.info("the state is back, after %.0f s", self.staleness_ms / 1000)
         self._away = False
         self._register()
         self._drop_unused(now)

@@ -218,6 +218,22 @@ def test_with_the_state_away_what_is_followed_is_served_on(here: Deployment) -> 
     assert here.models.staleness_ms == HOUR_MS
 
 
+def test_the_log_says_once_that_the_state_is_away_and_once_that_it_is_back(
+    here: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "stream_calib.snapshot.served_models")
+    here.serving(ONE)
+    here.server.away = True
+    here.serving(ONE)
+    here.serving(ONE, later_ms=60_000)
+    assert [r.message for r in caplog.records] == ["the state is away; what is held is served on for up to 7d: away"]
+    here.server.away = False
+    here.serving(ONE, later_ms=60_000)
+    assert caplog.records[-1].message == "the state is back, after 121 s"
+    here.serving(ONE, later_ms=60_000)
+    assert len(caplog.records) == 2
+
+
 def test_a_key_that_nobody_has_registered_has_no_snapshot_so_it_is_served_while_the_state_is_away() -> None:
     here = Deployment(serving={"bootstrap": "previous_version"})
     version = here.publish(ONE)
