@@ -103,6 +103,9 @@ class KafkaLog(Log):
         finally:
             writer.close()
 
+    def server_version(self) -> str | None:
+        return f"{'.'.join(map(str, self._topics.protocol_version()))} or later"
+
     def produce(self, outputs: Sequence[Outgoing]) -> None:
         self._writer.write(outputs)
 

@@ -12,23 +12,22 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka import OffsetAndMetadata
 from kafka import TopicPartition as KafkaPartition
 from kafka.errors import (
     FencedInstanceIdError,
     KafkaError,
-    KafkaTimeoutError,
     LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
 from kafka.structs import MemberState
 
-from stream_calib.errors import FencedError, TransportError
+from stream_calib.errors import TransportError
 from stream_calib.transport.fetch_buffers import Buffer, take_fairly
-from stream_calib.transport.kafka_errors import MEMBERSHIP_LOST, transport_error
+from stream_calib.transport.kafka_errors import transport_error
+from stream_calib.transport.kafka_group import GroupPositions, NotKnownYetError, is_same_membership
 from stream_calib.transport.kafka_joining import JoiningConsumer
-from stream_calib.transport.kafka_positions import HeldBack, check_same_topic, not_read_here, positions_lost
+from stream_calib.transport.kafka_positions import HeldBack, not_read_here, positions_lost
 from stream_calib.transport.kafka_records import records_of
 from stream_calib.transport.kafka_topics import TopicCatalogue, opened
 from stream_calib.transport.kafka_writer import AnotherProcessError, PlainWriter, TransactionalWriter
@@ -37,12 +36,10 @@ from stream_calib.transport.port import Consumer, OffsetRange, Outgoing, PolledB
 _LOG = logging.getLogger(__name__)
 
 _ANSWER_WITHIN_MS = 10_000
-_SETTLE_WITHIN_MS = 2_000
 _CLOSE_WITHIN_MS = 2_000
 _SLICE_MS = 100
 _TAKEN_AT_ONCE = 50_000
 _LOOK_AT_TOPICS_S = 1.0
-_NO_MEMBERSHIP = (-1, "")
 
 
 class KafkaMember(Consumer):
@@ -60,12 +57,11 @@ class KafkaMember(Consumer):
         self._settings = settings
         self._group = str(settings["group_id"])
         self._topics = topics
+        self._positions = GroupPositions(self._group, topics, start)
         self._writer = writer
         self._names = list(names)
-        self._start = start
         self._doing = f"reading {', '.join(names)} as group {self._group}"
         self._client: Any = None
-        self._ids: dict[str, str] = {}
         self._looked_at_topics = 0.0
         self._membership: Any = None
         self._buffers: dict[TopicPartition, Buffer] = {}
@@ -116,20 +112,17 @@ class KafkaMember(Consumer):
                 buffer = self._buffers.get(partition)
                 if buffer is None or partition in self._unsettled or offset > buffer.position:
                     raise not_read_here(self._group, partition, offset)
-            offsets = {
-                KafkaPartition(*partition): OffsetAndMetadata(offset, self._ids[partition.topic], -1)
-                for partition, offset in positions.items()
-            }
+            offsets = self._positions.offsets(positions)
             if isinstance(self._writer, TransactionalWriter):
                 if outputs:
                     self._writer.write(outputs, offsets, self._membership)
                 else:
-                    self._commit_positions(offsets)
+                    self._positions.commit(self._running(), offsets, self._membership)
             else:
                 if offsets:
-                    self._refuse_when_the_group_moved_on(self._running())
+                    self._positions.refuse_when_shared_anew(self._running(), self._membership)
                 self._writer.write(outputs)
-                self._commit_positions(offsets)
+                self._positions.commit(self._running(), offsets, self._membership)
         except TransportError as error:
             self._unsettled |= positions.keys() & self._buffers.keys()
             if isinstance(error, AnotherProcessError):
@@ -137,7 +130,7 @@ class KafkaMember(Consumer):
             raise
 
     def committed(self, partition: TopicPartition) -> int | None:
-        return self._committed(self._running(), partition, _ANSWER_WITHIN_MS)
+        return self._positions.committed(self._running(), partition)
 
     def pause(self, partitions: frozenset[TopicPartition]) -> None:
         self._paused = partitions
@@ -159,8 +152,7 @@ class KafkaMember(Consumer):
         if self._replaced:
             raise self._stopped_by_another_process()
         if self._client is None:
-            if not self._ids:
-                self._ids = {topic: found.id for topic, found in self._topics.identities(self._names).items()}
+            self._positions.note_topics(self._names)
             self._client = opened(JoiningConsumer, {**self._settings, "topics": self._names})
         return self._client
 
@@ -170,25 +162,20 @@ class KafkaMember(Consumer):
         assigned = {TopicPartition(*partition) for partition in client.assignment()}
         if now.state is not MemberState.STABLE or now.generation_id < 0:
             # Not shared anew yet; what kafka-python has given up by now is lost.
+            self._paused -= self._buffers.keys() - assigned
             self._buffers = {p: buffer for p, buffer in self._buffers.items() if p in assigned}
             self._unsettled &= assigned
             return
         then = self._membership
-        if then is not None and _identity(then) == _identity(now) and assigned == self._buffers.keys():
+        if then is not None and is_same_membership(then, now) and assigned == self._buffers.keys():
             return
         # Nobody else can have had a partition that was ours in the generation just before.
         follows = then is not None and now.member_id == then.member_id and now.generation_id <= then.generation_id + 1
         kept = assigned & self._buffers.keys() if follows else set()
+        self._paused -= self._buffers.keys() - kept  # what comes back flows
         self._buffers = {p: self._buffers[p] if p in kept else Buffer(0) for p in sorted(assigned)}
         self._unsettled = (self._unsettled & kept) | (assigned - kept)
         self._membership = now
-
-    def _refuse_when_the_group_moved_on(self, client: Any) -> None:
-        then, now = self._membership, client.group_metadata()
-        if then is None or now.generation_id < 0 or _identity(then) != _identity(now):
-            raise FencedError(
-                f"group {self._group} has shared its partitions anew since the batch was read; drop it and poll again"
-            )
 
     def _stopped_by_another_process(self) -> AnotherProcessError:
         self._replaced = True
@@ -207,12 +194,10 @@ class KafkaMember(Consumer):
             self._writer.settle()
         for partition in sorted(self._unsettled):
             try:
-                offset = self._committed(client, partition, _SETTLE_WITHIN_MS)
+                offset = self._positions.beginning(client, partition, self._membership)
             except NotKnownYetError as error:
                 _LOG.info("%s", error)
                 return
-            if offset is None:
-                offset = self._starting_position(client, partition)
             if offset is not None:
                 self._begin(client, partition, offset)
 
@@ -220,60 +205,6 @@ class KafkaMember(Consumer):
         self._buffers[partition].begin(offset)
         self._unsettled.discard(partition)
         client.seek(KafkaPartition(*partition), offset)
-
-    def _committed(self, client: Any, partition: TopicPartition, timeout_ms: int) -> int | None:
-        doing = f"asking for the position of group {self._group} on {partition}"
-        try:
-            found = client.committed(KafkaPartition(*partition), metadata=True, timeout_ms=timeout_ms)
-        except KafkaTimeoutError as error:
-            raise NotKnownYetError(
-                f"{doing}: no answer within {timeout_ms / 1_000:g} s; the brokers are away, or a transaction with it is"
-                " still open"
-            ) from error
-        except KafkaError as error:
-            raise transport_error(error, doing) from error
-        if found is None or found.offset < 0:
-            return None
-        if partition.topic in self._ids:
-            check_same_topic(self._group, partition.topic, self._ids[partition.topic], found.metadata)
-        return int(found.offset)
-
-    def _starting_position(self, client: Any, partition: TopicPartition) -> int | None:
-        """Where a partition without a committed position begins; None: not yet known."""
-        if self._start.earliest:
-            first = self._topics.first_offsets([partition])[partition]
-            _LOG.info("group %s has no position on %s and begins at its start, %d", self._group, partition, first)
-            return first
-        # The owner of partition 0 begins the group: the ends of all partitions become committed positions at once, so
-        # that a partition without one is known to have been added later, and is read from its start.
-        leading = partition._replace(partition=0)
-        if self._committed(client, leading, _SETTLE_WITHIN_MS) is not None:
-            return self._topics.first_offsets([partition])[partition]
-        if partition != leading:
-            return None
-        every = [partition._replace(partition=p) for p in range(self._topics.identity(partition.topic).partitions)]
-        ends = self._topics.end_offsets(every)
-        self._commit_positions(
-            {KafkaPartition(*p): OffsetAndMetadata(end, self._ids[p.topic], -1) for p, end in ends.items()}
-        )
-        _LOG.info("group %s begins at the ends of topic %s", self._group, partition.topic)
-        return ends[partition]
-
-    def _commit_positions(self, offsets: Mapping[KafkaPartition, Any]) -> None:
-        if not offsets:
-            return
-        client = self._running()
-        self._refuse_when_the_group_moved_on(client)
-        try:
-            client.commit(dict(offsets), timeout_ms=_ANSWER_WITHIN_MS)
-        except FencedInstanceIdError as error:
-            raise AnotherProcessError(str(error)) from error
-        except MEMBERSHIP_LOST as error:
-            raise FencedError(
-                f"group {self._group} has given the batch's partitions away ({error}); drop it and poll again"
-            ) from error
-        except KafkaError as error:
-            raise transport_error(error, f"committing positions of group {self._group}") from error
 
     # --- fetching
 
@@ -352,8 +283,7 @@ class KafkaMember(Consumer):
     def _check_topics(self, *, now: bool = False) -> None:
         """Looks now and then whether the topics are still the ones that our positions belong to."""
         if now or time.monotonic() - self._looked_at_topics >= _LOOK_AT_TOPICS_S:
-            for topic, found in self._topics.identities(self._names).items():
-                check_same_topic(self._group, topic, found.id, self._ids[topic])
+            self._positions.check_topics(self._names)
             self._looked_at_topics = time.monotonic()
 
     def _raise_when_lost(self, error: KafkaError) -> None:
@@ -372,11 +302,3 @@ class KafkaMember(Consumer):
     def _must_own(self, partition: TopicPartition) -> None:
         if partition not in self._buffers:
             raise TransportError(f"{partition} is not assigned to this member of group {self._group}; poll first")
-
-
-class NotKnownYetError(TransportError):
-    """The group's committed position cannot be told yet."""
-
-
-def _identity(membership: Any) -> tuple[int, str]:
-    return (membership.generation_id, membership.member_id) if membership is not None else _NO_MEMBERSHIP

@@ -173,14 +173,21 @@ class TopicCatalogue:
 
     def current_ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """`end_offsets` at less than half its cost, for every poll; of partitions that are known to exist."""
-        if self._reader is None:
-            self._reader = opened(KafkaConsumer, self._settings.reader())
+        asked = [KafkaPartition(*partition) for partition in partitions]
         try:
-            asked = [KafkaPartition(*partition) for partition in partitions]
-            found = self._reader.end_offsets(asked, timeout_ms=_ENDS_WITHIN_MS)
+            found = self._opened_reader().end_offsets(asked, timeout_ms=_ENDS_WITHIN_MS)
         except KafkaError as error:
             raise transport_error(error, f"asking for the ends of {', '.join(map(str, partitions))}") from error
         return {TopicPartition(*partition): offset for partition, offset in found.items()}
+
+    def protocol_version(self) -> tuple[int, ...]:
+        """Of Kafka's releases the last one that the brokers speak as, as far as kafka-python knows them."""
+        return tuple(self._opened_reader().config["api_version"])
+
+    def _opened_reader(self) -> Any:
+        if self._reader is None:
+            self._reader = opened(KafkaConsumer, self._settings.reader())
+        return self._reader
 
     def close(self) -> None:
         admin, self._admin = self._admin, None

@@ -123,6 +123,23 @@ def test_a_kept_partition_keeps_its_position_when_others_come_and_go(log: KafkaL
         assert one.position(lost) <= 1  # of `two` nothing is committed; the last poll may have given a record of it
 
 
+def test_a_paused_partition_flows_again_when_it_was_moved_away_and_back(log: KafkaLog, topic: str) -> None:
+    everything = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    log.produce(numbered(5, topic=topic, partition=0) + numbered(5, topic=topic, partition=1))
+    with log.consumer("g", [topic], member="a") as one:
+        join(one, 2)
+        one.pause(frozenset(everything))
+        with log.consumer("g", [topic], member="b") as two:
+            polled_in_turn([one, two], lambda: bool(two.assignment()) and len(one.assignment()) == 1)
+            (kept,) = one.assignment()
+        (moved,) = everything - {kept}
+        _, records = poll_until(one, lambda batch, _: moved in batch.at_end)
+        assert {r.source for r in records} == {moved}
+        assert len(records) == 5
+        one.pause(frozenset())
+        assert len(poll_until(one, lambda batch, _: kept in batch.at_end)[1]) == 5
+
+
 def test_what_was_read_before_a_partition_was_lost_is_refused_after_it_came_back(
     log: KafkaLog, topic: str, out: str
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -113,7 +114,7 @@ def test_positions_of_another_topic_of_that_name_are_not_gone_on_with(log: Kafka
     with log.consumer("g", [topic], member="a") as consumer:
         join(consumer, 2)
         # As a group of an earlier topic of that name would have committed it.
-        consumer._ids[topic] = "00000000-0000-0000-0000-000000000000"
+        consumer._positions._ids[topic] = "00000000-0000-0000-0000-000000000000"
         consumer.commit([], {TopicPartition(topic, 0): 0})
     with log.consumer("g", [topic], member="b") as late:
         assert "positions of group" in str(raised_within_deadline(late, TopicRecreatedError))
@@ -142,6 +143,9 @@ def test_settings_and_positions_can_be_asked_for(log: KafkaLog) -> None:
         join(consumer, 2)
         consumer.commit([], {TopicPartition(topic, 1): 0})
     assert log.group_positions("g", topic) == {1: 0}
+    version = log.server_version()
+    assert version is not None
+    assert re.fullmatch(r"[0-9]+\.[0-9]+ or later", version)
 
 
 def test_large_records_pass_and_too_large_ones_are_named(log: KafkaLog) -> None:
