@@ -18,21 +18,32 @@ from tests.oracle import offline
 
 
 def oracle_of(found: Findings, config: Config) -> offline.Result:
-    """The oracle's answer for the records as they lie in `scores` and `labels`, without those that are dead letters; all
-    others must be good."""
+    """The oracle's answer for the records as they lie in `scores` and `labels`, but for those that are dead letters, of
+    which it knows nothing."""
     windows = config.windows
     settings = offline.Settings(
         windows.horizon_ms, windows.pane_ms, windows.score_lateness_ms, windows.label_lateness_ms
     )
     attributes = list(config.scores.attributes)
-    scores = [[_score(record, attributes) for record in part] for part in _good(found.scores, found)]
-    labels = [[_label(record) for record in part] for part in _good(found.labels, found)]
+    scores: list[list[offline.Score | offline.Clock | offline.End]] = [
+        [*_first_clock(found, "s", number), *(_score(record, attributes) for record in part)]
+        for number, part in enumerate(_good(found.scores, found))
+    ]
+    labels: list[list[offline.Label | offline.Clock | offline.End]] = [
+        [*_first_clock(found, "l", number), *(_label(record) for record in part)]
+        for number, part in enumerate(_good(found.labels, found))
+    ]
     return offline.compute(scores, labels, settings)
 
 
 def _good(topic: Sequence[Sequence[Record]], found: Findings) -> list[list[Record]]:
     refused = set(found.refused)
     return [[record for record in part if (*record.source, record.offset) not in refused] for part in topic]
+
+
+def _first_clock(found: Findings, side: str, partition: int) -> list[offline.Clock]:
+    clock_ms = found.first_clocks.get((side, partition))
+    return [] if clock_ms is None else [offline.Clock(clock_ms)]
 
 
 def _control(record: Record) -> offline.Clock | offline.End:
@@ -54,6 +65,18 @@ def _label(record: Record) -> offline.Label | offline.Clock | offline.End:
 
 def check_cells_and_classes(found: Findings, config: Config) -> offline.Result:
     """Cursors, scored cells, matured cells and outcome classes, pane by pane and in total, are the oracle's."""
+    expected = check_cells(found, config)
+    for pane in found.matured:
+        assert _classes(found.pane_records[pane].counts) == _known(expected.pane(pane).classes), f"pane {pane}"
+    names = ("winners", "labelled", "unlabelled")
+    matured_only = {name: sum(_of_pane(expected, pane)[name] for pane in found.matured) for name in names}
+    assert _classes(found.totals) == _known(expected.totals)
+    assert {name: found.totals[name] for name in names} == matured_only
+    return expected
+
+
+def check_cells(found: Findings, config: Config) -> offline.Result:
+    """Cursors, scored cells and matured cells, pane by pane, are the oracle's."""
     expected = oracle_of(found, config)
     cursors = {name: int(found.fields[name] or -1) for name in ("first_pane", "closed", "matured")}
     assert cursors == {
@@ -65,11 +88,6 @@ def check_cells_and_classes(found: Findings, config: Config) -> offline.Result:
         assert scored == dict(expected.pane(pane).scored), f"scored cells of pane {pane}"
     for pane, matured in found.matured.items():
         assert matured == expected.pane(pane).matured, f"matured cells of pane {pane}"
-        assert _classes(found.pane_records[pane].counts) == _known(expected.pane(pane).classes), f"pane {pane}"
-    names = ("winners", "labelled", "unlabelled")
-    matured_only = {name: sum(_of_pane(expected, pane)[name] for pane in found.matured) for name in names}
-    assert _classes(found.totals) == _known(expected.totals)
-    assert {name: found.totals[name] for name in names} == matured_only
     return expected
 
 

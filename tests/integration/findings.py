@@ -15,6 +15,7 @@ from stream_calib.snapshot.model import LevelSnapshot, ResolvedSnapshot, decode_
 from stream_calib.transport.port import Record, TopicPartition
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_record
+from stream_calib.windows.registration import INPUTS, recorded_inputs
 from tests.integration.harness import Deployment
 from workers.totals import outcome_totals
 
@@ -54,6 +55,8 @@ class Findings:
     matured: dict[int, MaturedPane]
     matured_blobs: dict[int, bytes]
     pane_records: dict[int, PaneRecord]
+    first_clocks: dict[tuple[str, int], int]
+    """Side ("s", "l") and partition -> the clock that it began with, of those that were added on the way."""
     totals: dict[str, int]
     decisions: list[bytes]
     history: list[dict[str, Any]]
@@ -107,6 +110,7 @@ def find(deployed: Deployment) -> Findings:
         matured={pane: matured_pane(_there(blob)) for pane, blob in zip(grown, matured_blobs, strict=True)},
         matured_blobs={pane: _there(blob) for pane, blob in zip(grown, matured_blobs, strict=True)},
         pane_records={pane: decode_record(_there(blob)) for pane, blob in zip(grown, record_blobs, strict=True)},
+        first_clocks=_first_clocks(deployed),
         totals=outcome_totals(state.store, state.shards),
         decisions=state.store.entries("decisions", 0),
         history=history,
@@ -118,6 +122,13 @@ def find(deployed: Deployment) -> Findings:
             )
         },
     )
+
+
+def _first_clocks(deployed: Deployment) -> dict[tuple[str, int], int]:
+    store = deployed.state.store
+    recorded = recorded_inputs(store, int(store.read((INPUTS,))[INPUTS] or 0))
+    places = {tuple(key.split(":")[::2]): mark.clock_ms for key, mark in recorded.items()}
+    return {(side, int(number)): clock for (side, number), clock in places.items() if clock is not None}
 
 
 def read_topic(deployed: Deployment, topic: str) -> list[list[Record]]:

@@ -1,10 +1,9 @@
-"""Work that is interrupted: what a role has done and has still to do, and processes caught in the middle of it."""
+"""Flights that are fed day by day, and processes caught in the middle of their work on them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from stream_calib.transport.port import TopicPartition
 from tests.integration.expectation import (
@@ -21,24 +20,61 @@ from workers.deployment import input_key
 PATIENCE_S = 2.5 * DEADLINE_S
 """A broker, its clients and all roles on two cores: only a failure ever takes so long."""
 
-SETTINGS: Overrides = {"serving": {"max_batch_records": 100}, "windows": {"shards": 2}}
+SETTINGS: Overrides = {"serving": {"max_batch_records": 50}, "windows": {"shards": 2}}
 ROLES = ("calibrate", "monitor", "refit", "alert")
 
 
-def feed(deployed: Deployment, days: Sequence[EventDay]) -> None:
-    """Writes the days, each with its clocks."""
-    for day, records in zip(days, as_written(days), strict=True):
-        deployed.write(records)
-        deployed.log.produce(deployed.clocks(day.end_ms))
+class Feed:
+    """Writes days one after another, each with its clocks."""
+
+    def __init__(self, deployed: Deployment, days: Sequence[EventDay], random_: random.Random) -> None:
+        self._deployed, self._days, self._random = deployed, days, random_
+        self._written = 0
+
+    def write(self, count: int = 1) -> None:
+        """So many days more; there must be as many."""
+        days = self._days[self._written : self._written + count]
+        assert len(days) == count, "the days have run out: take more"
+        for day, records in zip(days, as_written(days), strict=True):
+            self._deployed.write(records)
+            self._deployed.log.produce(self._deployed.clocks(day.end_ms))
+        self._written += count
+
+    def catch(self, process: RoleProcess) -> None:
+        """Writes a day and halts the process at a random place of it; another day where it was through with that one
+        before it stood still."""
+        deployed, (role,) = self._deployed, process.roles
+        while True:
+            begun = _done(deployed, role)
+            self.write()
+            target = begun + 1 + self._random.randrange(max(1, _to_do(deployed, role) // 3))
+            deployed.until(lambda t=target: _done(deployed, role) >= t, f"{role} to get on", PATIENCE_S)  # type: ignore[misc]  # mypy cannot infer lambdas with defaults
+            process.pause()
+            if _to_do(deployed, role) > 0:
+                return
+            process.resume()
+
+    def until_done(self, role: str) -> None:
+        """Until all that is written is behind the role."""
+        self._deployed.until(lambda: _to_do(self._deployed, role) == 0, f"{role} to do all", PATIENCE_S)
+
+    def finish(self) -> Findings:
+        """Writes the rest and the ends, waits until the last pane is decided, all is settled and every alert is
+        delivered, and reads everything back."""
+        deployed = self._deployed
+        self.write(len(self._days) - self._written)
+        deployed.log.produce(deployed.clocks(self._days[-1].end_ms, end=True))
+        deployed.until_served(PATIENCE_S)
+        last = last_pane(self._days)
+        deployed.until(
+            lambda: deployed.cursor("decided") == last and not deployed.fields()["open_request"],
+            "the last pane to be decided",
+            PATIENCE_S,
+        )
+        return find(deployed)
 
 
-def parts(days: Sequence[EventDay], count: int) -> Iterator[Sequence[EventDay]]:
-    """All days, in so many parts."""
-    bounds = [len(days) * i // count for i in range(count + 1)]
-    return (days[start:end] for start, end in zip(bounds, bounds[1:], strict=False))
-
-
-def done(deployed: Deployment, role: str) -> int:
+def _done(deployed: Deployment, role: str) -> int:
     """How many offsets of its input the role has put behind it for good: of `scores`, or of `labels` on every shard."""
     topics = deployed.config.topics
     if role == "calibrate":
@@ -51,31 +87,9 @@ def done(deployed: Deployment, role: str) -> int:
     return total
 
 
-def to_do(deployed: Deployment, role: str) -> int:
+def _to_do(deployed: Deployment, role: str) -> int:
     topics = deployed.config.topics
-    return deployed.end(topics.scores if role == "calibrate" else topics.labels) - done(deployed, role)
-
-
-def catch(deployed: Deployment, process: RoleProcess, random_: random.Random) -> None:
-    """Halts the process at a random place of what lies before its role, and makes sure that some is left."""
-    (role,) = process.roles
-    begun, left = done(deployed, role), to_do(deployed, role)
-    target = begun + 1 + random_.randrange(max(1, left // 2))
-    deployed.until(lambda: done(deployed, role) >= target, f"{role} to be in the middle", PATIENCE_S)
-    process.pause()
-    assert to_do(deployed, role) > 0, f"{role} was through before it could be halted"
-
-
-def finish(deployed: Deployment, days: Sequence[EventDay]) -> Findings:
-    """Closes the topics, waits until the last pane is decided and all is settled, and reads everything back."""
-    deployed.log.produce(deployed.clocks(days[-1].end_ms, end=True))
-    deployed.until_served(PATIENCE_S)
-    deployed.until(
-        lambda: deployed.cursor("decided") == last_pane(days) and not deployed.fields()["open_request"],
-        "the last pane to be decided",
-        PATIENCE_S,
-    )
-    return find(deployed)
+    return deployed.end(topics.scores if role == "calibrate" else topics.labels) - _done(deployed, role)
 
 
 def check_everything(found: Findings, deployed: Deployment) -> None:
@@ -86,7 +100,3 @@ def check_everything(found: Findings, deployed: Deployment) -> None:
     # So that the comparison means something.
     kinds = ("scores_duplicate", "scores_late", "labels_matched", "labels_unmatched", "labels_late", "positives")
     assert all(expected.totals[kind] > 10 for kind in kinds), expected.totals
-
-
-def words(path: Path) -> str:
-    return path.read_text(errors="replace")

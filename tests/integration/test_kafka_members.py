@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.harness import deployment
-from tests.integration.on_kafka import PATIENCE_S, ROLES, SETTINGS, catch, check_everything, feed, finish, parts
+from tests.integration.on_kafka import PATIENCE_S, ROLES, SETTINGS, Feed, check_everything
 from tests.integration.stream import EventDay
 from tests.kafka_broker import KafkaBroker
 
@@ -16,12 +16,13 @@ pytestmark = [pytest.mark.services, pytest.mark.timeout(1_200)]
 
 
 @pytest.mark.parametrize("kind", ["kafka", "librdkafka"])
-def test_one_process_a_role(some_days: list[EventDay], kafka: KafkaBroker, tmp_path: Path, kind: str) -> None:
+def test_one_process_a_role(
+    some_days: list[EventDay], kafka: KafkaBroker, tmp_path: Path, fault_random: random.Random, kind: str
+) -> None:
     with deployment(tmp_path, {**SETTINGS, "log": {"kind": kind}}, kafka=kafka) as deployed:
         assert deployed.log.partitions(deployed.config.topics.scores) == 4
         deployed.start_all(*ROLES)
-        feed(deployed, some_days)
-        found = finish(deployed, some_days)
+        found = Feed(deployed, some_days, fault_random).finish()
     assert found.dead_letters == []
     check_everything(found, deployed)
     assert len(found.versions) >= 1
@@ -40,17 +41,14 @@ def test_three_processes_while_members_join_and_leave(
                 f"three of {role} to share the partitions",
                 PATIENCE_S,
             )
-        for change, part in zip(("leave", "join", "die", "stay"), parts(some_days, 4), strict=True):
-            feed(deployed, part)
-            for role in shared:
-                if change in ("leave", "die"):
-                    catch(deployed, leaving := members[role].pop(0), fault_random)
-                    if change == "die":
-                        leaving.kill()
-                    else:
-                        leaving.resume()
-                        assert leaving.terminate(30) == 0
-                if change in ("join", "die"):
-                    members[role].append(deployed.start(role))
-        found = finish(deployed, some_days)
+        feed = Feed(deployed, some_days, fault_random)
+        for role in shared:
+            feed.catch(leaving := members[role].pop(0))
+            leaving.resume()
+            assert leaving.terminate(30) == 0
+        for role in shared:
+            feed.catch(dying := members[role].pop(0))
+            dying.kill()
+            members[role] += [deployed.start(role), deployed.start(role)]
+        found = feed.finish()
     check_everything(found, deployed)
