@@ -86,7 +86,7 @@ class KafkaBroker:
         `properties`: broker properties over TEST_BROKER_PROPERTIES."""
         self._directory = Path(tempfile.mkdtemp(prefix="sc-kafka-"))
         self._heap_megabytes = heap_megabytes
-        self._ports = dict(zip((PLAINTEXT, _CONTROLLER, *listeners), _free_ports(2 + len(listeners)), strict=True))
+        self._ports = dict(zip((PLAINTEXT, _CONTROLLER, *listeners), free_ports(2 + len(listeners)), strict=True))
         self._properties = {**TEST_BROKER_PROPERTIES, **self._network(), **(properties or {})}
         self._holder: subprocess.Popen[bytes] | None = None
         self._pid = 0
@@ -250,7 +250,7 @@ def description() -> str:
     return f"Apache Kafka {KAFKA_VERSION} as a local process of {find_java()}"
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:
