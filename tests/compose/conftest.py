@@ -43,4 +43,5 @@ def project() -> Iterator[Project]:
             project.compose("down", "--volumes", "--timeout", "5")
             if found.is_own:
                 found.run("image", "prune", "--force")
+                found.run("builder", "prune", "--force", "--keep-storage", "4GB")
             took("down")
