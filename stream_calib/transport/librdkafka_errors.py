@@ -92,4 +92,8 @@ def transport_error(error: KafkaError, doing: str) -> TransportError:
             f"{doing}: a record is compressed in a way that this build of librdkafka cannot read ({text});"
             " have its producer use lz4, zstd, snappy or gzip"
         )
+    if is_brokers_away(error):
+        return TransportError(
+            f"{doing}: the brokers do not answer ({text}); check that they run, and log.bootstrap_servers"
+        )
     return TransportError(f"{doing}: {text}")

@@ -135,7 +135,8 @@ class TopicCatalogue:
             raise transport_error(error.args[0], doing) from error
 
     def _note_error(self, error: KafkaError) -> None:
-        if is_brokers_away(error) or is_not_let_in(error):
+        # That none answers follows from not being let in, and says less.
+        if is_not_let_in(error) or (is_brokers_away(error) and self._trouble is None):
             self._trouble = error
 
 
