@@ -4,9 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Further arguments for pytest: make test PYTEST_ARGS="-k join -x"
 PYTEST_ARGS ?=
+# make faults: how often, and over how many days of flights.
+RUNS ?= 5
+DAYS ?= 12
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-compose test-deploy lint format lock docs
+.PHONY: help setup demo test test-fast faults test-compose test-deploy lint format lock docs
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
@@ -21,6 +24,13 @@ test: setup lint ## Lint and all tests; starts the services that they need and e
 
 test-fast: setup lint ## Lint and the tests that need no services, in under a minute
 	$(BIN)/python -m pytest -m "not services and not deploy" -n auto $(PYTEST_ARGS)
+
+faults: setup ## Processes and servers on a real Kafka die, hang and come back, at other places each time: make faults RUNS=20 DAYS=30
+	@for run in $$(seq $(RUNS)); do \
+		echo "run $$run of $(RUNS)" && FAULT_SEED=$$run FAULT_DAYS=$(DAYS) $(BIN)/python -m pytest \
+			tests/integration/test_kafka_members.py tests/integration/test_kafka_faults.py \
+			tests/integration/test_kafka_operators.py $(PYTEST_ARGS) || exit 1; \
+	done
 
 test-compose: setup ## docker compose up for real, looked at, and down; brings an engine and base images where there are none
 	$(BIN)/python -m pytest -m deploy -s $(PYTEST_ARGS) tests/compose
