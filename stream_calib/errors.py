@@ -84,12 +84,23 @@ class DamagedSnapshotError(SnapshotError):
     """The bytes of a snapshot do not match its content hash or its schema."""
 
 
+class NoSnapshotError(SnapshotError):
+    """The model key has no snapshot yet, and its raw score must not be served (serving.bootstrap = wait)."""
+
+
 class PublicationRefusedError(SnapshotError):
     """The pointer, the token or the request moved on; this publication must not happen."""
 
 
 class SnapshotPinnedError(PublicationRefusedError):
     """An operator pinned the current snapshot; nothing is published until it is unpinned."""
+
+
+# --- calibration in the request path ----------------------------------------------------------------------
+
+
+class RequestError(StreamCalibError, ValueError):
+    """A request to calibrate that cannot be answered as it is: unknown model, columns of several lengths, no ids."""
 
 
 # --- fits -------------------------------------------------------------------------------------------------

@@ -172,6 +172,30 @@ SNAPSHOT_DAMAGED = _gauge(
     set_by="calibrate, live calibration",
 )
 
+# --- calibration in the request path (stream_calib/live)
+
+LIVE_REJECTED = _counter(
+    "stream_calib_live_rejected_total",
+    "Events of requests refused, by reason code",
+    ["model", "reason"],
+    set_by="live calibration",
+)
+LIVE_ROWS_WRITTEN = _counter(
+    "stream_calib_live_rows_written_total",
+    "Rows written to `live_blocks` for the monitor",
+    set_by="live calibration",
+)
+LIVE_ROWS_WAITING = _gauge(
+    "stream_calib_live_rows_waiting",
+    "Rows that wait to be written to `live_blocks`; grows while the log is away",
+    set_by="live calibration",
+)
+LIVE_ROWS_LOST = _counter(
+    "stream_calib_live_rows_lost_total",
+    "Rows served that the monitor never sees: more waited than may, or the process ended before they were written",
+    set_by="live calibration",
+)
+
 # --- monitor (workers/monitor.py, workers/monitored_model.py, workers/pane_metrics.py)
 
 ROWS_JOINED = _counter(
