@@ -165,7 +165,7 @@ class Monitor:
                 self.state.put_signatures(new)
                 self.known.update(new)
             else:
-                read = ReadLabels(records, span, self.decoder)
+                read = ReadLabels(records, span, self.decoder, self.shards.settings.clock_skew_ms("l"))
             clock_ms = self.marks[partition].clock_ms
             made = judge_records(
                 self.keys[partition], read.of(MODEL), clock_ms, self.shards.count, self.shards.settings

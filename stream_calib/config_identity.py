@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 from stream_calib.calibration.grid import GRID_VERSION
 from stream_calib.config import Config
@@ -22,12 +23,13 @@ def semantic_hash(config: Config) -> str:
     In it: whatever changes how the same records are cut into cells, joined or made final: grid, number of unit buckets,
     pane, horizon, both latenesses (a larger one would take events into panes that are final), shards, the attribute
     names in their order (a signature is the tuple of their values), the unit, missing_label, the granularity of label
-    times. Not in it: the intersections (functions of the signature), where and in which scale or unit the users' fields
-    stand (they follow the users' schema, which may move while the meaning stays), the skew limit and everything that
-    only decides when something is done. What changes fits and requests has a hash of its own, kept with each request.
+    times, whether labels name a model. Not in it: the intersections (functions of the signature), where and in which
+    scale or unit the users' fields stand (they follow the users' schema, which may move while the meaning stays), the
+    skew limit and everything that only decides when something is done. What changes fits and requests has a hash of its
+    own, kept with each request.
     """
     scores, labels, windows = config.scores, config.labels, config.windows
-    content = {
+    content: dict[str, Any] = {
         "attributes": list(scores.attributes),
         "grid": GRID_VERSION,
         "horizon_ms": windows.horizon_ms,
@@ -40,5 +42,7 @@ def semantic_hash(config: Config) -> str:
         "unit": scores.unit,
         "unit_buckets": UNIT_BUCKETS,
     }
+    if labels.model is not None:
+        content["labels_name_models"] = True
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -75,6 +75,11 @@ class LabelsSection(Section):
     label: FieldPath = Field(
         default="label", description='Path of the outcome: 0/1, true/false, "0"/"1"; null withdraws'
     )
+    model: FieldPath | None = Field(
+        default=None,
+        description="Path of the name of the model whose scores the label is for; a label without it, and all labels"
+        " where no path is given, are for every model that has the id",
+    )
     time: TimeSection = TimeSection()
     time_granularity_ms: DurationMs = Field(
         default=1,

@@ -57,7 +57,7 @@ scale = "logit"
   `horizon` and `score_lateness` or `label_lateness`.
 * **Windows** (`refit.gate_window`, `drift.psi_window`) are whole numbers of panes.
 * Some settings name the generation of the stored state: attributes, unit, pane, horizon, both latenesses, shards,
-  missing_label, time_granularity. State made under other values is refused at start.
+  missing_label, time_granularity, whether there is a `labels.model`. State made under other values is refused at start.
 """
 
 
@@ -153,8 +153,11 @@ def _kind(name: str, field: FieldInfo) -> str:
     annotation, optional = field.annotation, type(None) in get_args(field.annotation)
     if is_duration(name, field):
         return 'duration or `"off"`' if optional else "duration"
-    if get_origin(annotation) in (dict, list):
-        return "table" if get_origin(annotation) is dict else "list of lists"
+    if get_origin(annotation) is dict:
+        return "table"
+    if get_origin(annotation) is list:
+        (element,) = get_args(annotation)
+        return "list of lists" if get_origin(element) is list else "list of texts"
     names: dict[Any, str] = {int: "whole number", float: "number", bool: "true or false"}
     return names.get(annotation, "text")
 

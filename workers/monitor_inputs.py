@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from stream_calib.events.blocks import BlockRows, unpack
 from stream_calib.events.contracts import ClockRecord, ModelKey, Reject, RejectReason
 from stream_calib.events.control import is_control, read_clock
 from stream_calib.events.label_decoder import LabelDecoder
+from stream_calib.events.label_models import EVERY_MODEL
 from stream_calib.transport.port import OffsetRange, Record
 from stream_calib.windows.input_batch import EMPTY_LABELS, Records
 from stream_calib.windows.intake import concatenate_scores
@@ -109,19 +111,48 @@ class ReadBlocks(ReadInput):
 
 
 class ReadLabels(ReadInput):
-    """Records of a partition of `labels`: every model key gets them all."""
+    """Records of a partition of `labels`: a model key gets those that name its model, or none."""
 
-    def __init__(self, records: Sequence[Record], span: OffsetRange, decoder: LabelDecoder) -> None:
+    def __init__(
+        self, records: Sequence[Record], span: OffsetRange, decoder: LabelDecoder, max_clock_skew_ms: int | None
+    ) -> None:
+        """`max_clock_skew_ms`: as for judging; labels beyond it move no clock."""
         decoded = decoder.decode(records)
         assert decoded.labels is not None
         batch = decoded.labels
         self.rejects = decoded.rejects
         self.rows = len(batch.label)
         rows = LabelRows(batch.fingerprint, batch.event_time_ms, _CODE[batch.label + 1]) if self.rows else EMPTY_LABELS
-        self._found = _as_records(records, span, rows, batch.record_index, decoded.clocks)
+        self._all = _as_records(records, span, rows, batch.record_index, decoded.clocks)
+        self._batch, self._max_clock_skew_ms = batch, max_clock_skew_ms
+        self._of_model: dict[int, Records] = {}
 
     def of(self, key: ModelKey) -> Records:
-        return self._found
+        models = self._batch.models
+        if not models:
+            return self._all
+        place = models.index(key.model) if key.model in models else len(models)
+        if place not in self._of_model:
+            self._of_model[place] = self._filtered(place)
+        return self._of_model[place]
+
+    def _filtered(self, place: int) -> Records:
+        """Labels of other models are clock records for this one."""
+        found, batch = self._all, self._batch
+        own = (batch.model_index == EVERY_MODEL) | (batch.model_index == place)
+        moves = ~own
+        if self._max_clock_skew_ms is not None:
+            moves &= batch.event_time_ms <= found.append_time_ms[batch.record_index] + self._max_clock_skew_ms
+        clock_record = np.concatenate([found.clock_record, batch.record_index[moves]])
+        clock_time_ms = np.concatenate([found.clock_time_ms, batch.event_time_ms[moves]])
+        order = np.argsort(clock_record, kind="stable")
+        return replace(
+            found,
+            rows=found.rows.take(np.flatnonzero(own)),
+            row_record=found.row_record[own],
+            clock_record=clock_record[order],
+            clock_time_ms=clock_time_ms[order],
+        )
 
     def signatures(self, key: ModelKey) -> Signatures:
         return {}

@@ -146,6 +146,10 @@ class LabelBatch:
     """(n,) epoch milliseconds, after `label_time_granularity`."""
     label: NDArray[np.int8]
     """(n,) 0 or 1; WITHDRAWN for null."""
+    model_index: NDArray[np.intp]
+    """(n,) index into `models`; -1 where the label is for every model."""
+    models: list[str]
+    """The distinct names of models in the batch."""
 
 
 WITHDRAWN = -1

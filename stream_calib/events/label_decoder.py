@@ -22,6 +22,7 @@ from stream_calib.events.event_ids import MAX_ID_BYTES, canonical_id, read_ids
 from stream_calib.events.event_times import append_times, read_times
 from stream_calib.events.identity import fingerprints
 from stream_calib.events.json_decoding import JsonDecoder
+from stream_calib.events.label_models import EVERY_MODEL, read_named_models
 from stream_calib.events.messages import shown
 from stream_calib.events.record_intake import take_in
 from stream_calib.transport.port import Record
@@ -51,7 +52,7 @@ class LabelDecoder:
         """Columns of the good records, and the rest by what they are. Bad input never raises.
 
         A tombstone is a withdrawal at TOMBSTONE_TIME_MS of the id that its key spells. A record with several faults is
-        rejected for the first of: JSON, id, label, time.
+        rejected for the first of: JSON, id, model, label, time.
         """
         settings = self._labels
         intake = take_in(records, self._json)
@@ -64,14 +65,17 @@ class LabelDecoder:
             times, bad_times = read_times(column(objects, settings.time.path), settings.time.unit, settings.time.path)
         granule = settings.time_granularity_ms
         times = times - times % granule + (granule - 1)
+        named, bad_models = read_named_models(objects, settings.model)
         record_index = np.array(intake.record_index, dtype=np.intp)
+        model_index = named.index
 
-        failures: Failures = {**bad_times, **bad_labels, **bad_ids}
+        failures: Failures = {**bad_times, **bad_labels, **bad_models, **bad_ids}
         if failures:
             intake.rejects.extend(Reject(intake.record_index[i], *why) for i, why in failures.items())
             kept = np.delete(np.arange(len(objects)), list(failures))
             ids = [ids[i] for i in kept]
             record_index, labels, times = record_index[kept], labels[kept], times[kept]
+            model_index = model_index[kept]
 
         withdrawn = self._tombstones(records, intake.tombstones, intake.rejects)
         if withdrawn:
@@ -79,8 +83,16 @@ class LabelDecoder:
             record_index = np.append(record_index, np.array(list(withdrawn), dtype=np.intp))
             labels = np.append(labels, np.full(len(withdrawn), WITHDRAWN, dtype=np.int8))
             times = np.append(times, np.full(len(withdrawn), TOMBSTONE_TIME_MS, dtype=np.int64))
+            model_index = np.append(model_index, np.full(len(withdrawn), EVERY_MODEL, dtype=np.intp))
         order = np.argsort(record_index, kind="stable")
-        batch = LabelBatch(record_index[order], fingerprints(ids)[order], times[order], labels[order])
+        batch = LabelBatch(
+            record_index[order],
+            fingerprints(ids)[order],
+            times[order],
+            labels[order],
+            model_index[order],
+            named.models,
+        )
         rejects = sorted(intake.rejects, key=lambda reject: reject.record_index)
         return Decoded(scores=None, labels=batch, rejects=rejects, clocks=intake.clocks, tombstones=[])
 

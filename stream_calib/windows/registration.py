@@ -27,7 +27,7 @@ def claim_generation(state: StateStore, generation: str) -> None:
     if found != generation:
         raise GenerationMismatchError(
             f"the stored state was made under the semantic configuration {found}, this one is {generation}:"
-            " horizon, pane, latenesses, shards, attributes, unit, missing_label or time_granularity"
+            " horizon, pane, latenesses, shards, attributes, unit, missing_label, time_granularity or labels.model"
             " differ; put the old values back, or give the model another version to start afresh"
         )
 

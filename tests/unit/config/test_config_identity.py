@@ -37,6 +37,7 @@ def hash_of(**sections: dict[str, Any]) -> str:
         {"scores": {"attributes": {"b": "b", "a": "a"}}},
         {"scores": {"unit": "customer"}},
         {"labels": {"time_granularity": "1d"}},
+        {"labels": {"model": "model"}},
     ],
 )
 def test_state_made_under_another_meaning_has_another_hash(change: dict[str, Any]) -> None:
@@ -82,6 +83,10 @@ def test_model_keys_of_the_configuration_are_its_constants(
     sections: dict[str, Any], expected: tuple[ModelKey, ...]
 ) -> None:
     assert configured_keys(Config.model_validate({"windows": {"horizon": "1d"}, **sections})) == expected
+
+
+def test_where_labels_name_their_model_leaves_the_hash() -> None:
+    assert hash_of(labels={"model": "model"}) == hash_of(labels={"model": "scored.by"})
 
 
 def test_the_hash_is_the_same_on_every_machine() -> None:

@@ -44,6 +44,13 @@ def test_every_setting_is_described() -> None:
         assert description in page
 
 
+def test_lists_are_of_what_they_hold() -> None:
+    page = markdown()
+
+    assert "| `sentinels` | list of texts |" in page
+    assert "| `intersections` | list of lists |" in page
+
+
 def test_the_schema_is_of_the_file() -> None:
     schema = json_schema()
     windows = schema["$defs"]["WindowsSection"]

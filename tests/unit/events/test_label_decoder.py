@@ -10,6 +10,7 @@ from stream_calib.events.contracts import TOMBSTONE_TIME_MS, WITHDRAWN, Decoded,
 from stream_calib.events.control import clock_record
 from stream_calib.events.identity import fingerprints
 from stream_calib.events.label_decoder import LabelDecoder
+from stream_calib.events.label_models import EVERY_MODEL
 from stream_calib.events.score_decoder import ScoreDecoder
 from stream_calib.transport.port import Record
 from tests.unit.events.events_for_tests import T0, config, label, record, score
@@ -142,3 +143,38 @@ def test_control_records_are_neither_labels_nor_tombstones() -> None:
     assert [(clock.record_index, clock.end) for clock in decoded.clocks] == [(0, True)]
     assert [reject.reason for reject in decoded.rejects] == [RejectReason.CONTROL_INVALID]
     assert len(batch_of(decoded).label) == 0
+
+
+def test_a_label_may_name_its_model() -> None:
+    values = [label(model="b"), label(model=None), label(), label(model="a"), label(model="b")]
+    decoded = decode([*(record(value) for value in values), record(None, key=b"gone")], labels={"model": "model"})
+    batch = batch_of(decoded)
+
+    assert decoded.rejects == []
+    assert batch.models == ["b", "a"]
+    assert batch.model_index.tolist() == [0, EVERY_MODEL, EVERY_MODEL, 1, 0, EVERY_MODEL]
+
+
+@pytest.mark.parametrize("name", [7, 1.0, True, "", "with space", ".dot", "x" * 65, ["b"], {"b": 1}])
+def test_what_is_no_name_of_a_model_is_refused(name: Any) -> None:
+    records = [record(label(model=name)), record(label(model="b"))]
+    decoded = decode(records, labels={"model": "model"})
+
+    assert [(reject.record_index, reject.reason) for reject in decoded.rejects] == [(0, RejectReason.MODEL_INVALID)]
+    assert "for every model" in decoded.rejects[0].message
+    assert batch_of(decoded).record_index.tolist() == [1]
+    assert batch_of(decoded).model_index.tolist() == [0]
+
+
+def test_the_model_is_refused_after_the_id_and_before_the_label() -> None:
+    bad = {"model": 7, "label": "yes", "ts": "then"}
+    decoded = decode([record({**bad, "event_id": None}), record({**bad, "event_id": "e"})], labels={"model": "model"})
+
+    assert [reject.reason for reject in decoded.rejects] == [RejectReason.ID_INVALID, RejectReason.MODEL_INVALID]
+
+
+def test_without_a_path_no_label_names_a_model() -> None:
+    batch = batch_of(decode([record(label(model="b")), record(label(model=7))]))
+
+    assert batch.models == []
+    assert batch.model_index.tolist() == [EVERY_MODEL, EVERY_MODEL]
