@@ -67,7 +67,7 @@ class LabelDecoder:
         times = times - times % granule + (granule - 1)
         named, bad_models = read_named_models(objects, settings.model)
         record_index = np.array(intake.record_index, dtype=np.intp)
-        model_index = named.index
+        model_index = named.model_index
 
         failures: Failures = {**bad_times, **bad_labels, **bad_models, **bad_ids}
         if failures:

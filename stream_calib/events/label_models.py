@@ -19,7 +19,7 @@ EVERY_MODEL = -1
 class NamedModels(NamedTuple):
     """Of n labels."""
 
-    index: NDArray[np.intp]
+    model_index: NDArray[np.intp]
     """(n,) index into `models`; EVERY_MODEL where the label names none, or is refused."""
     models: list[str]
     """The distinct names, in order of first appearance. A name that nobody scores by is none the less a name."""
