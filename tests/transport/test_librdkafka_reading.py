@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import pytest
 from confluent_kafka import Producer
@@ -234,7 +234,7 @@ def test_polls_are_fair_and_bounded(log: LibrdkafkaLog, topic: str) -> None:
         first, _ = poll_until(consumer, lambda batch, _: len(batch.ranges) == 2, max_records=20)
         assert len(first.records) == 20
         assert len(read_to_end(consumer)) >= 5
-    assert [r.source for r in first.records] == sorted(r.source for r in first.records)
+    assert len(list(groupby(r.source for r in first.records))) == 2
 
 
 def test_a_member_that_owns_nothing_answers_plainly(log: LibrdkafkaLog, topic: str) -> None:
