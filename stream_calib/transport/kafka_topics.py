@@ -178,6 +178,9 @@ class TopicCatalogue:
             found = self._opened_reader().end_offsets(asked, timeout_ms=_ENDS_WITHIN_MS)
         except KafkaError as error:
             raise transport_error(error, f"asking for the ends of {', '.join(map(str, partitions))}") from error
+        except KeyError:
+            # Of a partition whose leader it does not know yet, while it knows others, kafka-python drops the question.
+            return self.end_offsets(partitions)
         return {TopicPartition(*partition): offset for partition, offset in found.items()}
 
     def protocol_version(self) -> tuple[int, ...]:

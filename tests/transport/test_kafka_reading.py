@@ -177,3 +177,13 @@ def test_a_codec_that_is_not_installed_is_named(
         error = raised_within_deadline(consumer, TransportError)
         assert "codec that is not installed" in str(error)
         assert "zstd" in str(error)
+
+
+def test_ends_are_told_also_where_the_client_knows_only_some_of_the_topics(log: KafkaLog, topic: str) -> None:
+    """As when a topic is made, or made anew, while others are read."""
+    new = fresh_name("new")
+    log.create_topic(new, 1)
+    log.produce(numbered(3, topic=topic, partition=0) + numbered(2, topic=new, partition=0))
+    known, unknown = TopicPartition(topic, 0), TopicPartition(new, 0)
+    assert log._topics.current_ends([known]) == {known: 3}
+    assert log._topics.current_ends([known, unknown]) == {known: 3, unknown: 2}
