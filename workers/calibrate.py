@@ -128,7 +128,7 @@ class Calibrate(Role):
                 raise
             self._skip(error, self._clock_ms())
             return PolledBatch()
-        self._require_blocks(polled)
+        self._require_partitions(polled)
         self._batch_at_s = time.monotonic() if 0 < len(polled.records) < serving.max_batch_records else 0.0
         return polled
 
@@ -155,20 +155,21 @@ class Calibrate(Role):
         if rest_s > 0:
             time.sleep(rest_s)
 
-    def _require_blocks(self, polled: PolledBatch) -> None:
-        """Raises TransportError where `blocks` lacks a partition that was read from: its rows could go nowhere."""
+    def _require_partitions(self, polled: PolledBatch) -> None:
+        """Raises TransportError where `blocks` or `calibrated` lacks a partition that was read from: what is made of it
+        could go nowhere."""
         new = (polled.ranges.keys() | polled.at_end) - self._fitting
         if not new:
             return
         topics, highest = self._config.topics, max(p.partition for p in new)
-        blocks = self._log.partitions(topics.blocks)
-        if highest >= blocks:
-            self._go_back(polled)
-            raise TransportError(
-                f"{topics.scores} has a partition {highest}, and {topics.blocks} has only {blocks} partitions: add"
-                f" partitions to {topics.blocks} (and {topics.calibrated}), they must have as many as {topics.scores};"
-                " calibrate goes on by itself then, and nothing is lost"
-            )
+        for written in (topics.blocks, topics.calibrated):
+            if highest >= (count := self._log.partitions(written)):
+                self._go_back(polled)
+                raise TransportError(
+                    f"{topics.scores} has a partition {highest}, and {written} has only {count} partitions: add"
+                    f" partitions to {topics.blocks} and {topics.calibrated}, they must have as many as"
+                    f" {topics.scores}; calibrate goes on by itself then, and nothing is lost"
+                )
         self._fitting |= new
 
     def _go_back(self, polled: PolledBatch) -> None:

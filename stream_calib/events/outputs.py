@@ -34,7 +34,7 @@ Headers = tuple[tuple[str, bytes], ...]
 
 _FIELD = b'"stream_calib":{'
 _WHITESPACE = b" \t\r\n"
-_KEY, _VALUE, _SOURCE, _OFFSET = map(attrgetter, ("key", "value", "source", "offset"))
+_KEY, _VALUE, _SOURCE, _OFFSET, _PARTITION = map(attrgetter, ("key", "value", "source", "offset", "partition"))
 _encoder = msgspec.json.Encoder()
 
 
@@ -49,7 +49,8 @@ def _partition_headers(source: TopicPartition) -> Headers:
 
 
 class OutputEncoder:
-    """Encodes outputs for the `calibrated` topic. The log chooses their partition from the key."""
+    """Encodes outputs for the `calibrated` topic. Each goes to the partition number of its score: whatever way the
+    producers of the scores chose it, what was together stays together and in order."""
 
     def __init__(self, config: Config) -> None:
         self._topic = config.topics.calibrated
@@ -89,7 +90,8 @@ class OutputEncoder:
             encoded_ids = _encoder.encode_lines(ids).split(b"\n")
             parts = (repeat(b'{"event_id":'), encoded_ids, repeat(b"," + _FIELD), members, repeat(b"}}"))
             values = list(map(b"".join, zip(*parts, strict=False)))
-        outgoing = zip(repeat(self._topic), map(_KEY, rows), values, _headers(rows), repeat(None), strict=False)
+        partitions = map(_PARTITION, map(_SOURCE, rows))
+        outgoing = zip(repeat(self._topic), map(_KEY, rows), values, _headers(rows), partitions, strict=False)
         return list(map(Outgoing._make, outgoing))
 
     def passthrough(self, records: Sequence[Record], rejects: Sequence[Reject]) -> list[Outgoing]:
@@ -109,7 +111,7 @@ class OutputEncoder:
             if not isinstance(content, BadJson) and OUTPUT_FIELD not in content:
                 value = _spliced(value, self._members.passthrough(content))
             headers = (*source_headers(record), (STATUS_HEADER, b"passthrough"))
-            outputs.append(Outgoing(self._topic, record.key, value, headers))
+            outputs.append(Outgoing(self._topic, record.key, value, headers, record.source.partition))
         return outputs
 
     def _by_record(self, batch: ScoreBatch, members: Sequence[bytes]) -> tuple[list[bytes], list[int], list[str]]:

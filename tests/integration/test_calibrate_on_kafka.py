@@ -81,7 +81,8 @@ class OnKafka:
         return self.log.read(TopicPartition(self.topic(name), partition), 0, 10_000)
 
     def ids(self) -> list[str]:
-        return [json.loads(record.value or b"")["event_id"] for record in self.read("calibrated")]
+        records = [r for p in range(self.log.partitions(self.topic("calibrated"))) for r in self.read("calibrated", p)]
+        return [json.loads(record.value or b"")["event_id"] for record in records]
 
     def position(self, partition: int = 0) -> int | None:
         return (self.log.group_positions(GROUP, self.topic("scores")) or {}).get(partition)
@@ -140,7 +141,7 @@ def test_a_partition_that_blocks_lacks_is_told_and_served_once_blocks_has_grown(
     role = on_kafka.start()
     on_kafka.log.produce([on_kafka.score("a")])
     on_kafka.until(lambda: on_kafka.ids() == ["a"])
-    on_kafka.admin.create_partitions({on_kafka.topic("scores"): 2})
+    on_kafka.admin.create_partitions({on_kafka.topic("scores"): 2, on_kafka.topic("calibrated"): 2})
     with open_log(on_kafka.config()) as producer:
         producer.produce([on_kafka.score("b", partition=1)])
 

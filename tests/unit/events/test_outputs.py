@@ -51,7 +51,7 @@ def test_a_compact_output_says_what_was_made_of_which_event() -> None:
         "event_id": "7",
         "stream_calib": {"m": {"raw": 0.25, "calibrated": 0.125, "snapshot": VERSION, "status": "calibrated"}},
     }
-    assert (outgoing.topic, outgoing.key, outgoing.partition) == ("calibrated", b"k", None)
+    assert (outgoing.topic, outgoing.key, outgoing.partition) == ("calibrated", b"k", 2)
     assert outgoing.headers == (
         ("stream-calib-source-topic", b"scores"),
         ("stream-calib-source-partition", b"2"),

@@ -100,8 +100,8 @@ class Running:
         assert found["event_id"] == event_id
         return found["stream_calib"]  # type: ignore[no-any-return]  # JSON
 
-    def read(self, topic: str) -> list[bytes]:
-        return [record.value or b"" for record in self.log.read(TopicPartition(topic, 0), 0, 100)]
+    def read(self, topic: str, partition: int = 0) -> list[bytes]:
+        return [record.value or b"" for record in self.log.read(TopicPartition(topic, partition), 0, 100)]
 
     def clocks(self) -> list[int]:
         blocks = self.log.read(TopicPartition("blocks", 0), 0, 100)
@@ -167,14 +167,16 @@ def test_the_position_follows_ends_of_transactions_once_a_second(monkeypatch: py
 # --- the log --------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_that_blocks_lacks_is_told_and_nothing_of_it_is_lost() -> None:
+def test_a_partition_that_what_is_written_lacks_is_told_and_nothing_of_it_is_lost() -> None:
     made = Running(configuration(), partitions=2)
     made.score("a", partition=1)
-    with pytest.raises(TransportError, match=r"scores has a partition 1, and blocks has only 1 partitions: add"):
-        made.role.step()
-    made.log.grow_topic("blocks", 2)
+    for lacking in ("blocks", "calibrated"):
+        told = f"scores has a partition 1, and {lacking} has only 1 partitions: add"
+        with pytest.raises(TransportError, match=told):
+            made.role.step()
+        made.log.grow_topic(lacking, 2)
     made.role.step()
-    assert len(made.read("calibrated")) == 1
+    assert len(made.read("calibrated", partition=1)) == 1
 
 
 @pytest.mark.parametrize("on_position_lost", ["stop", "skip"])
