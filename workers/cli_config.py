@@ -9,19 +9,26 @@ from typing import Annotated
 import typer
 
 from stream_calib.config_file import redacted, tomllib
-from stream_calib.config_identity import semantic_hash
+from stream_calib.config_identity import configured_keys, semantic_hash
 from stream_calib.config_reference import json_schema, markdown
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
+from workers.client_checks import check_client_settings
 
 app = typer.Typer(no_args_is_help=True, help="Check and show the configuration.")
 
 
 @app.command(epilog="Example: stream-calib config check --config examples/flights/stream-calib.toml")
 def check(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Say whether the file can be used; each fault with where it is and what is allowed."""
+    """Say whether the file can be used; each fault with where it is and what is allowed.
+
+    So are the settings of the clients of Kafka and Redis, with their secrets and files, without a connection: check it
+    where the roles will run. `stream-calib doctor` also connects.
+    """
     with readable_errors():
         loaded = load(config)
-    console.print(f"{config}: good; model {loaded.model.name}/{loaded.model.version}, state {semantic_hash(loaded)}")
+        check_client_settings(loaded)
+    keys = ", ".join(map(str, configured_keys(loaded))) or "models named by the records"
+    console.print(f"{config}: good; {keys}; state {semantic_hash(loaded)}")
 
 
 @app.command(epilog="Example: stream-calib config show --json")

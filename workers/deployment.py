@@ -72,11 +72,16 @@ def _librdkafka_log(config: Config) -> Log:
     try:
         from stream_calib.transport.librdkafka import LibrdkafkaLog
     except ImportError as error:
-        raise ConfigurationError(
-            f'log.kind = "librdkafka" needs confluent-kafka ({error}): `pip install stream-calib[fast]`, or set'
-            ' log.kind = "kafka"'
-        ) from error
+        raise without_confluent_kafka(error) from error
     return LibrdkafkaLog(config.log)
+
+
+def without_confluent_kafka(error: ImportError) -> ConfigurationError:
+    """What to do where librdkafka's client cannot be imported."""
+    return ConfigurationError(
+        f'log.kind = "librdkafka" needs confluent-kafka ({error}): `pip install stream-calib[fast]`, or set'
+        ' log.kind = "kafka"'
+    )
 
 
 def open_state(config: Config) -> State:
