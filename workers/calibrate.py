@@ -61,7 +61,7 @@ class Calibrate(Role):
         config, member = self._config, member_name()
         client = self._opened.enter_context(closing(connect_state(config)))
         log = self._opened.enter_context(open_log(config))
-        status = CalibrateStatus(config, member, lambda key: StatusBoard(client, key), self._clock_ms)
+        status = CalibrateStatus(config, self.name, member, lambda key: StatusBoard(client, key), self._clock_ms)
         self._opened.callback(status.drop)
         models = ServedModels(
             config,

@@ -1,4 +1,4 @@
-"""What a calibrate process says of the model keys that it serves: on their status boards, and as metrics."""
+"""What a process that calibrates says of the model keys that it serves: on their status boards, and as metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from workers.status_board import MemberStatus, StatusBoard
 
 _LOG = logging.getLogger(__name__)
 
-_ROLE = "calibrate"
 _EVERY_MS = 1_000
 _AWAY_AFTER_MS = 1_000
 
@@ -27,9 +26,15 @@ class CalibrateStatus:
     for the deployment. Not thread-safe."""
 
     def __init__(
-        self, config: Config, member: str, board_of: Callable[[ModelKey], StatusBoard], clock_ms: Callable[[], int]
+        self,
+        config: Config,
+        role: str,
+        member: str,
+        board_of: Callable[[ModelKey], StatusBoard],
+        clock_ms: Callable[[], int],
     ) -> None:
         """`board_of`: the board of a model key. `clock_ms`: wall time."""
+        self._role = role
         self._away_after_ms = config.serving.snapshot_poll_ms + _AWAY_AFTER_MS
         self._deployment = deployment_scope(config.log.group_prefix)
         self._member, self._board_of, self._clock_ms = member, board_of, clock_ms
@@ -52,13 +57,13 @@ class CalibrateStatus:
         try:
             for key, follower in models.followers.items():
                 of_key = {"snapshot": versions[key], "damaged": follower.damaged, "behind": follower.behind}
-                self._board_of(key).put(MemberStatus(_ROLE, self._member, now, {**of_key, **common}))
+                self._board_of(key).put(MemberStatus(self._role, self._member, now, {**of_key, **common}))
             if not models.followers:
-                self._board_of(self._deployment).put(MemberStatus(_ROLE, self._member, now, dict(common)))
+                self._board_of(self._deployment).put(MemberStatus(self._role, self._member, now, dict(common)))
         except StateUnavailableError as error:
             # A state that is full can still be read, and that is all that serving needs.
             if not self._failed:
-                _LOG.warning("calibrate serves on, but cannot write its status: %s", error)
+                _LOG.warning("%s serves on, but cannot write its status: %s", self._role, error)
             self._failed = True
         else:
             self._failed = False
@@ -66,7 +71,7 @@ class CalibrateStatus:
     def drop(self) -> None:
         """Forgets the process, which ends."""
         for key in (*self._versions, self._deployment):
-            self._board_of(key).drop(_ROLE, self._member)
+            self._board_of(key).drop(self._role, self._member)
 
     def _measure(self, models: ServedModels, versions: Mapping[ModelKey, str]) -> None:
         for key, follower in models.followers.items():

@@ -61,6 +61,11 @@ class LogLevel(str, Enum):
     ERROR = "error"
 
 
+LogLevelOption = Annotated[
+    LogLevel | None,
+    typer.Option(envvar="STREAM_CALIB_LOG_LEVEL", case_sensitive=False, help="In place of telemetry.log_level."),
+]
+
 RoleName = Enum("RoleName", {name: name for name in ROLES}, type=str)  # type: ignore[misc]  # the roles are a table, not literals
 
 
@@ -75,21 +80,35 @@ def run(
     http: Annotated[
         str | None, typer.Option(help="host:port of /metrics, /healthz and /readyz, in place of http.listen.")
     ] = None,
-    log_level: Annotated[
-        LogLevel | None,
-        typer.Option(envvar="STREAM_CALIB_LOG_LEVEL", case_sensitive=False, help="In place of telemetry.log_level."),
-    ] = None,
+    log_level: LogLevelOption = None,
 ) -> None:
     """Run one or several roles until SIGTERM or Ctrl-C.
 
     Topics have to be there (see `topics create`); only the embedded log gets those that are missing.
     """
+    _run([name.value for name in dict.fromkeys(role)], config, http, log_level)
+
+
+@app.command(epilog="Example: stream-calib serve --config prod.toml --http 0.0.0.0:8080")
+def serve(
+    config: ConfigOption = DEFAULT_CONFIG,
+    http: Annotated[str | None, typer.Option(help="host:port to answer on, in place of http.listen.")] = None,
+    log_level: LogLevelOption = None,
+) -> None:
+    """Answer POST /v1/calibrate, by the current snapshots, until SIGTERM or Ctrl-C; the API is at /openapi.json.
+
+    Only Redis is needed. With topics.live_blocks what is served is written there, for the monitor.
+    """
+    _run(["serve"], config, http, log_level)
+
+
+def _run(roles: list[str], config: Path, http: str | None, log_level: LogLevel | None) -> None:
     with readable_errors():
         if http is not None:
             os.environ[HTTP_LISTEN_VARIABLE] = http
         loaded = load(config)
         set_up_logging(loaded.telemetry, ROLES, log_level.value if log_level else None)
-        run_roles([name.value for name in dict.fromkeys(role)], loaded)
+        run_roles(roles, loaded)
 
 
 @app.command(

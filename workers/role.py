@@ -7,8 +7,10 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
+
+from starlette.routing import BaseRoute
 
 from stream_calib import metrics
 from stream_calib.errors import (
@@ -48,6 +50,10 @@ class Role(ABC):
     def ready(self) -> str | None:
         """Why the role cannot do its work yet; None where it can. Asked after each step that went well; cheap."""
         return None
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """What the process's HTTP server serves for the role, from before `open` until after `close`."""
+        return ()
 
     @abstractmethod
     def close(self) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from types import FrameType
 
 from stream_calib import __version__, metrics
@@ -23,6 +24,7 @@ from workers.http_server import HttpServer
 from workers.monitor import Monitor
 from workers.refit import Refit
 from workers.role import Role, RoleLoop
+from workers.serve import Serve
 from workers.topic_setup import ready_topics
 from workers.tracing import traces_sent
 
@@ -33,8 +35,9 @@ ROLES: dict[str, Callable[[Config], Role]] = {
     "monitor": Monitor,
     "refit": Refit,
     "alert": AlertDelivery,
+    "serve": Serve,
 }
-_IDLE_WAIT_S = {"calibrate": 0.05, "monitor": 0.01, "refit": 0.02, "alert": 0.1}
+_IDLE_WAIT_S = {"calibrate": 0.05, "monitor": 0.01, "refit": 0.02, "alert": 0.1, "serve": 0.1}
 _STOP_WITHIN_S = 20.0
 _LOOK_AT_PARENT_S = 1.0
 _LOOK_AT_STOP_S = 0.1
@@ -64,7 +67,8 @@ def run_roles(names: Sequence[str], config: Config, stop: threading.Event | None
         loops = [RoleLoop(ROLES[name](config), stop, _IDLE_WAIT_S[name]) for name in names]
         health = Health(loops, stop, config.http.hung_after_ms / 1000)
         if config.http.listen != "off":
-            server = opened.enter_context(HttpServer(config.http, health.routes()))
+            routes = chain(health.routes(), *(loop.role.routes() for loop in loops))
+            server = opened.enter_context(HttpServer(config.http, list(routes)))
             _LOG.info("metrics, health and readiness on %s", server.address)
         ended = threading.Event()
         opened.callback(ended.set)

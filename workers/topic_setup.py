@@ -22,6 +22,7 @@ _ROLE_TOPICS = {
     "monitor": ("blocks", "live_blocks", "labels", "dead_letters"),
     "alert": ("alerts",),
     "refit": (),
+    "serve": (),  # it answers requests without a log, and writes `live_blocks` once it is there
 }
 """Role -> keys under [topics] of what it reads and writes."""
 

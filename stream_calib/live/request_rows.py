@@ -71,7 +71,7 @@ class RequestReader:
         found = [m for m in named if version is None or m.version is None or m.version == version]
         if not found:
             known = ", ".join(map(_shown, self._models))
-            raise RequestError(f"no model {name or ''}/{version or ''} is configured; there are: {known}")
+            raise RequestError(f"no model {name or '(any)'}/{version or '(any)'} is configured; there are: {known}")
         if len(found) > 1:
             raise RequestError(f"name the model; there are: {', '.join(map(_shown, found))}")
         model, name, version = found[0], name or found[0].name, version or found[0].version

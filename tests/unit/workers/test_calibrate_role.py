@@ -78,7 +78,7 @@ class Running:
         self.models = ServedModels(config, registry, self.states.__getitem__, self.clock)
         self.put: Any = lambda key, status: self.statuses[key].append(status)
         board = lambda key: SimpleNamespace(put=lambda status: self.put(key, status))  # noqa: E731 - a stand-in
-        self.status = CalibrateStatus(config, "a", board, self.clock)  # type: ignore[arg-type]  # a stand-in of the board
+        self.status = CalibrateStatus(config, "calibrate", "a", board, self.clock)  # type: ignore[arg-type]  # a stand-in of the board
         self.consumer = self.log.consumer(GROUP, ["scores"], member="a")
         self.gaps = InputGaps(self.states["deployment"], ModelKey("*", "d"), 3_600_000)
         self.role.work_with(self.log, self.consumer, self.models, self.status, self.gaps)
