@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from kafka import KafkaConsumer
+from kafka.errors import FencedInstanceIdError
 from kafka.structs import MemberState
 
 _LOOK_AGAIN_S = 0.002
@@ -25,7 +26,9 @@ class JoiningConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
     def __init__(self, topics: Collection[str], **settings: Any) -> None:
         super().__init__(**settings)
         self._polling = False
+        self._fenced: FencedInstanceIdError | None = None
         coordinator = self._coordinator
+        heartbeat = coordinator._send_heartbeat_request
         join, wants_to_join = coordinator._do_join_and_sync_async, coordinator.need_rejoin
 
         async def join_until_awaited() -> Any:
@@ -34,6 +37,14 @@ class JoiningConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
                 await coordinator._net.sleep(_LOOK_AGAIN_S)
             return assignment
 
+        async def noted_heartbeat() -> Any:
+            try:
+                return await heartbeat()
+            except FencedInstanceIdError as error:
+                self._fenced = error
+                raise
+
+        coordinator._send_heartbeat_request = noted_heartbeat
         coordinator._do_join_and_sync_async = join_until_awaited
         coordinator.need_rejoin = lambda: wants_to_join() or coordinator._join_task is not None
         self.subscribe(list(topics))
@@ -44,7 +55,13 @@ class JoiningConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
         return self.group_metadata().state is MemberState.STABLE and not self._coordinator.need_rejoin()
 
     def fetched(self, wait_ms: float, max_records: int) -> dict[Any, Sequence[Any]]:
-        """`poll`; a member that is joining waits for it a little whatever `wait_ms` says."""
+        """`poll`; a member that is joining waits for it a little whatever `wait_ms` says.
+
+        Raises FencedInstanceIdError once another process has joined under the same static identity: kafka-python then
+        only stops its heartbeats, and reads on without a wait between its polls.
+        """
+        if self._fenced is not None:
+            raise self._fenced
         self._polling = True
         try:
             timeout_ms = max(0.0, wait_ms) if self.is_joined else max(_AWAITED_FOR_MS, wait_ms)

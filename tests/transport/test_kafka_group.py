@@ -236,6 +236,22 @@ def test_two_live_processes_with_one_static_identity_are_told(kafka_bootstrap: s
         two.commit([Outgoing(out, None, b"v")], {TopicPartition(topic, 0): 0})
 
 
+def test_a_process_that_only_reads_is_told_of_another_with_its_static_identity(
+    kafka_bootstrap: str, topic: str
+) -> None:
+    section = kafka_section(kafka_bootstrap, instance_id="pod-0")
+    with (
+        KafkaLog(section) as log_0,
+        KafkaLog(section) as log_1,
+        log_0.consumer("g", [topic], member="a") as one,
+        log_1.consumer("g", [topic], member="b") as two,
+    ):
+        join(one, 2)
+        join(two, 2)
+        assert "another process has joined" in str(raised_within_deadline(one, TransportError))
+        join(two, 2)
+
+
 def test_at_least_once_needs_no_transactions(kafka_bootstrap: str, log: KafkaLog, topic: str, out: str) -> None:
     partition = TopicPartition(topic, 0)
     log.produce(numbered(5, topic=topic, partition=0))
