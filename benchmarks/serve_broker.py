@@ -112,7 +112,8 @@ class Broker:
     def _from(self, consumer: Consumer, at: TopicPartition) -> list[int]:
         """Times of the records from a position on, at most 1,000."""
         consumer.assign([at])
-        deadline, times = time.monotonic() + _READ_WITHIN_S, []
+        deadline = time.monotonic() + _READ_WITHIN_S
+        times: list[int] = []
         while len(times) < 1_000:
             for message in consumer.consume(1_000, timeout=1.0):
                 error = message.error()

@@ -52,7 +52,8 @@ def read(bootstrap: str, topic: str, rate: float, seconds: float) -> None:
         }
     )
     consumer.subscribe([topic])
-    total, waited = int(rate * seconds), []
+    total = int(rate * seconds)
+    waited: list[int] = []
     deadline = time.monotonic() + seconds + 60
     while len(waited) < total and time.monotonic() < deadline:
         batch = consumer.consume(2_000, timeout=0.05)

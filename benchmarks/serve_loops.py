@@ -89,9 +89,10 @@ def librdkafka(bootstrap: str, source: str, target: str) -> None:
         ends: dict[int, int] = {}
         producer.begin_transaction()
         for record in batch:
-            partition = record.partition()
+            partition, offset = record.partition(), record.offset()
+            assert partition is not None and offset is not None
             producer.produce(target, record.value(), record.key(), partition)
-            ends[partition] = record.offset() + 1
+            ends[partition] = offset + 1
         producer.send_offsets_to_transaction(
             [TopicPartition(source, p, offset) for p, offset in ends.items()], consumer.consumer_group_metadata()
         )
