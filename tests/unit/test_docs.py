@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
+import os
 import re
 import sqlite3
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -43,11 +46,13 @@ def text(page: Path) -> str:
 
 
 def fenced(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text(page), re.DOTALL | re.MULTILINE)
+    """Blocks of a language, also those within lists."""
+    found = re.findall(rf"^ *```{language}\n(.*?)^ *```", text(page), re.DOTALL | re.MULTILINE)
+    return [textwrap.dedent(block) for block in found]
 
 
 def prose(page: Path) -> str:
-    return re.sub(r"^```.*?^```", "", text(page), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"^ *```.*?^ *```", "", text(page), flags=re.DOTALL | re.MULTILINE)
 
 
 def quoted(page: Path) -> list[str]:
@@ -291,3 +296,42 @@ def test_a_reader_uses_each_score_once(kafka_bootstrap: str, tmp_path: Path) -> 
     with sqlite3.connect(tmp_path / "decisions.db") as results:
         rows = results.execute("SELECT position, probability FROM decision ORDER BY position").fetchall()
     assert rows == [(7, 0.25), (9, 0.75), (10, 0.5)]
+
+
+@pytest.mark.timeout(400)
+def test_the_steps_on_kafka_lead_to_a_calibrated_score(kafka_bootstrap: str, redis_url: str, tmp_path: Path) -> None:
+    readme = ROOT / "README.md"
+    (described,) = re.findall(r"^```toml\n(.*?)^```", text(readme), re.DOTALL | re.MULTILINE)
+    (append,) = [block for block in fenced(readme, "bash") if block.startswith("cat >> stream-calib.toml")]
+    (script,) = [block for block in fenced(readme, "python") if "KafkaProducer" in block]
+    names = {
+        topic: fresh_name(topic) for topic in ("scores", "labels", "calibrated", "blocks", "dead_letters", "alerts")
+    }
+    apart = f'group_prefix = "{fresh_name("docs")}"\nreplication_factor = 1\n[topics]\n'
+    apart += "".join(f'{key} = "{name}"\n' for key, name in names.items())
+    (tmp_path / "stream-calib.toml").write_text(described, encoding="utf-8")
+    subprocess.run(["sh", "-ec", append.replace("127.0.0.1:9092", kafka_bootstrap)], check=True, cwd=tmp_path)
+    with (tmp_path / "stream-calib.toml").open("a", encoding="utf-8") as file:
+        file.write(apart)
+    script = script.replace("127.0.0.1:9092", kafka_bootstrap)
+    for topic in ("scores", "calibrated"):
+        assert script.count(f'"{topic}",') == 1
+        script = script.replace(f'"{topic}",', f'"{names[topic]}",')
+
+    def started(*words: str) -> subprocess.Popen[str]:
+        environ = {**os.environ, "STREAM_CALIB_REDIS_URL": redis_url}
+        line = [sys.executable, "-m", "workers.cli", *words, "--config", str(tmp_path / "stream-calib.toml")]
+        return subprocess.Popen(line, cwd=ROOT, env=environ, text=True, stdout=subprocess.PIPE)
+
+    for command in ("topics create", "doctor"):
+        said, _ = (process := started(*command.split())).communicate(timeout=120)
+        assert process.returncode == 0, said
+    calibrate = started("run", "--role", "calibrate")
+    try:
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    finally:
+        calibrate.terminate()
+        calibrate.communicate(timeout=60)
+    output = json.loads(done.stdout)
+    assert output["event_id"] == "A-17"
+    assert output["stream_calib"]["churn"] == {"raw": 0.8, "calibrated": 0.8, "snapshot": None, "status": "identity"}
