@@ -136,6 +136,44 @@ def test_while_an_input_is_put_on_record_no_watermark_moves(key: Key, monkeypatc
     assert {p.marks[S1].clock_ms for p in key.shards.progress()} == {at(60)}
 
 
+@pytest.mark.parametrize("cursor", ["closed", "matured"])
+def test_no_cursor_moves_over_an_input_that_was_added_since_the_panes_were_read(
+    key: Key, cursor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards refuse a closer that knows fewer inputs, but this one had read them before."""
+    before = key.cursor(cursor)
+    for input_key in OLD:
+        key.write(input_key, clock(100))
+    register_before_commit_of(cursor, key, monkeypatch)
+    key.closer.advance()
+    assert recorded_inputs(key.state, 4).keys() == NEW.keys()
+    assert key.cursor(cursor) == before
+
+
+def test_the_first_pane_waits_for_an_input_that_was_added_since_the_clocks_were_read(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = Key(backend)
+    key.write(S, block(("a", 4)))
+    register_before_commit_of("first_pane", key, monkeypatch)
+    key.closer.advance()
+    assert recorded_inputs(key.state, 4).keys() == NEW.keys()
+    assert key.state.read(("first_pane",)) == {"first_pane": None}
+
+
+def register_before_commit_of(field: str, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process adds inputs between what the closer reads and its next commit of that field."""
+    commit = key.state.commit
+
+    def in_between(change: Commit) -> bool:
+        if field in change.fields:
+            monkeypatch.undo()
+            key.register(NEW)
+        return commit(change)
+
+    monkeypatch.setattr(key.state, "commit", in_between)
+
+
 def test_the_closer_waits_for_the_clock_of_an_added_input(key: Key) -> None:
     key.register(NEW)
     key.run(100)
