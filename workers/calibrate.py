@@ -128,7 +128,11 @@ class Calibrate(Role):
                 raise
             self._skip(error, self._clock_ms())
             return PolledBatch()
-        self._require_partitions(polled)
+        try:
+            self._require_partitions(polled)
+        except TransportError:
+            self._go_back(polled)
+            raise
         self._batch_at_s = time.monotonic() if 0 < len(polled.records) < serving.max_batch_records else 0.0
         return polled
 
@@ -164,7 +168,6 @@ class Calibrate(Role):
         topics, highest = self._config.topics, max(p.partition for p in new)
         for written in (topics.blocks, topics.calibrated):
             if highest >= (count := self._log.partitions(written)):
-                self._go_back(polled)
                 raise TransportError(
                     f"{topics.scores} has a partition {highest}, and {written} has only {count} partitions: add"
                     f" partitions to {topics.blocks} and {topics.calibrated}, they must have as many as"

@@ -179,6 +179,23 @@ def test_a_partition_that_what_is_written_lacks_is_told_and_nothing_of_it_is_los
     assert len(made.read("calibrated", partition=1)) == 1
 
 
+def test_nothing_is_lost_of_a_batch_after_which_the_log_is_away(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.score("a")
+    partitions = running.log.partitions
+
+    def away(topic: str) -> int:
+        monkeypatch.setattr(running.log, "partitions", partitions)
+        raise TransportError("away")
+
+    monkeypatch.setattr(running.log, "partitions", away)
+    with pytest.raises(TransportError, match="away"):
+        running.role.step()
+    running.role.step()
+    assert len(running.read("calibrated")) == 1
+
+
 @pytest.mark.parametrize("on_position_lost", ["stop", "skip"])
 def test_a_lost_position(on_position_lost: str) -> None:
     made = Running(configuration(log={"on_position_lost": on_position_lost}))
