@@ -47,6 +47,7 @@ class HttpServer:
         config = uvicorn.Config(
             self._app,
             lifespan="off",
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,

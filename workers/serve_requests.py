@@ -101,7 +101,7 @@ class CalibrateRoutes:
             raise RequestError(f"the body cannot be read: {content.message}")
         try:
             asked = msgspec.convert(content, AskedFor)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter: an unknown name that is no UTF-8
             raise RequestError(f"the body is none that {PATH} takes: {error}") from error
         if len(asked.events) > self._http.max_request_events:
             most = self._http.max_request_events
@@ -164,4 +164,6 @@ def _content(answer: Calibrated) -> dict[str, Any]:
 
 
 def _refusal(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": message}, status_code=status, headers=headers)
+    # A name in the request may be an unpaired surrogate, which is JSON and no UTF-8.
+    shown_message = message.encode("utf-8", "backslashreplace").decode("utf-8")
+    return JSONResponse({"error": shown_message}, status_code=status, headers=headers)
