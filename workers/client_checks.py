@@ -5,7 +5,7 @@ from __future__ import annotations
 from stream_calib.config import Config
 from stream_calib.redis_settings import redis_settings
 from stream_calib.transport.kafka_settings import ClientSettings
-from workers.deployment import without_confluent_kafka
+from workers.deployment import needs_confluent_kafka
 
 
 def check_client_settings(config: Config) -> None:
@@ -15,8 +15,6 @@ def check_client_settings(config: Config) -> None:
     if config.log.kind == "kafka":
         ClientSettings(config.log)
     elif config.log.kind == "librdkafka":
-        try:
+        with needs_confluent_kafka():
             from stream_calib.transport.librdkafka_check import check_settings
-        except ImportError as error:
-            raise without_confluent_kafka(error) from error
         check_settings(config.log)

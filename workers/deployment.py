@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -69,19 +71,23 @@ def state_of(client: RedisClient, config: Config, key: ModelKey) -> State:
 
 
 def _librdkafka_log(config: Config) -> Log:
-    try:
+    with needs_confluent_kafka():
         from stream_calib.transport.librdkafka import LibrdkafkaLog
-    except ImportError as error:
-        raise without_confluent_kafka(error) from error
     return LibrdkafkaLog(config.log)
 
 
-def without_confluent_kafka(error: ImportError) -> ConfigurationError:
-    """What to do where librdkafka's client cannot be imported."""
-    return ConfigurationError(
-        f'log.kind = "librdkafka" needs confluent-kafka ({error}): `pip install stream-calib[fast]`, or set'
-        ' log.kind = "kafka"'
-    )
+@contextmanager
+def needs_confluent_kafka() -> Iterator[None]:
+    """Around an import: raises ConfigurationError where it fails because confluent-kafka is not there, or not whole."""
+    try:
+        yield
+    except ImportError as error:
+        if not (error.name or "").startswith("confluent_kafka"):
+            raise
+        raise ConfigurationError(
+            f'log.kind = "librdkafka" needs confluent-kafka ({error}): `pip install stream-calib[fast]`, or set'
+            ' log.kind = "kafka"'
+        ) from error
 
 
 def open_state(config: Config) -> State:

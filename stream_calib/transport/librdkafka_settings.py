@@ -107,7 +107,7 @@ class ClientSettings:
         }
         ours = {
             "group.id": f"{self._log.group_prefix}.reader",
-            "isolation.level": "read_committed" if self._log.delivery == "exactly_once" else "read_uncommitted",
+            "isolation.level": "read_committed",
             "allow.auto.create.topics": False,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,

@@ -81,7 +81,7 @@ class TopicCatalogue:
         return self.offsets(dict.fromkeys(partitions, OFFSET_BEGINNING))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """As readers see them: where transactions are used, before the first one that is still open."""
+        """As readers of committed records see them: before the first transaction that is still open."""
         return self.offsets(dict.fromkeys(partitions, OFFSET_END))
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

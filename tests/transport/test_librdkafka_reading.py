@@ -69,7 +69,10 @@ def test_the_end_is_reached_behind_the_marker_of_a_transaction(log: LibrdkafkaLo
     assert [r.offset for r in read] == [0, 1, 2]
 
 
-def test_ranges_of_all_polls_join_without_gaps(kafka_bootstrap: str, log: LibrdkafkaLog, topic: str) -> None:
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_ranges_join_without_gaps_and_aborted_records_are_hidden(
+    kafka_bootstrap: str, log: LibrdkafkaLog, topic: str, delivery: str
+) -> None:
     producer = transactional_producer(kafka_bootstrap)
     for i in range(6):
         producer.begin_transaction()
@@ -79,7 +82,10 @@ def test_ranges_of_all_polls_join_without_gaps(kafka_bootstrap: str, log: Librdk
     partition = TopicPartition(topic, 0)
     wait_until(lambda: log.end_offset(partition) == 12)
     spans: list[OffsetRange] = []
-    with log.consumer("g", [topic], member="a") as consumer:
+    with (
+        LibrdkafkaLog(log_section(kafka_bootstrap, delivery=delivery)) as reading,
+        reading.consumer("g", [topic], member="a") as consumer,
+    ):
         batch, found = poll_until(consumer, lambda batch, _: bool(batch.ranges) or bool(batch.at_end), max_records=1)
         while True:
             if partition in batch.ranges:

@@ -79,10 +79,19 @@ def test_a_secret_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         LibrdkafkaLog(section(client_secrets={"sasl.password": f"file:{tmp_path / 'none'}"}))
 
 
+_ON_LIBRDKAFKA = Config.model_validate(
+    {"model": {"name": "m", "version": "1"}, "windows": {"horizon": "1h"}, "log": {"kind": "librdkafka"}}
+)
+
+
 def test_without_confluent_kafka_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "stream_calib.transport.librdkafka", None)
-    config = Config.model_validate(
-        {"model": {"name": "m", "version": "1"}, "windows": {"horizon": "1h"}, "log": {"kind": "librdkafka"}}
-    )
+    monkeypatch.delitem(sys.modules, "stream_calib.transport.librdkafka")
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(ConfigurationError, match=r"pip install stream-calib\[fast\]"):
-        open_log(config)
+        open_log(_ON_LIBRDKAFKA)
+
+
+def test_another_import_that_fails_is_not_taken_for_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "stream_calib.transport.librdkafka", None)
+    with pytest.raises(ImportError, match=r"stream_calib\.transport\.librdkafka"):
+        open_log(_ON_LIBRDKAFKA)
