@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from stream_calib.alerts.outbox import open_alerts
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys, semantic_hash
 from stream_calib.config_values import mask_url
@@ -22,7 +23,6 @@ from workers.doctor_memory import estimate, memory_finding, server_memory
 from workers.doctor_state import model_findings, server_findings
 from workers.findings import Finding, failed
 from workers.input_lags import input_lags
-from workers.status import open_alerts
 from workers.time_text import age
 
 _BEHIND_S = 60
@@ -84,7 +84,7 @@ class Doctor:
     def _of_alerts(self, client: RedisClient, config: Config, keys: list[ModelKey]) -> Iterator[Finding]:
         stores = [open_deployment_store(client, config), *(state_of(client, config, key).store for key in keys)]
         now_ms = self._now_ms()
-        for alert in (alert for store in stores for alert in open_alerts(store.entries("outbox", 0))):
+        for alert in (alert for store in stores for alert in open_alerts(store).values()):
             if alert.severity != "info":
                 what = f"{alert.kind} is open for {age(now_ms - alert.since_ms)}"
                 yield Finding("warn", f"alert {alert.model}/{alert.model_version}", what, alert.diagnosis)

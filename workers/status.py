@@ -7,19 +7,20 @@ from typing import Any
 
 import msgspec
 
-from stream_calib.alerts.model import Alert
+from stream_calib.alerts.outbox import open_alerts, waiting
 from stream_calib.config import Config
 from stream_calib.errors import TransportError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.windows.shard_store import Progress
+from stream_calib.windows.state_store import StateStore
 from workers.deployment import State, open_board, open_deployment_store, open_gaps, open_log, state_of
 from workers.input_lags import input_lags
 from workers.status_board import StatusBoard
 from workers.totals import OutcomeTotals
 
 _DAY_MS = 86_400_000
-_FIELDS = ("generation", "first_pane", "closed", "matured", "decided", "open_request", "current", "outbox_sent")
+_FIELDS = ("generation", "first_pane", "closed", "matured", "decided", "open_request", "current")
 
 
 class DeploymentStatus:
@@ -43,7 +44,7 @@ class DeploymentStatus:
             "lags": [],
             "log_error": None,
             "gaps": [msgspec.to_builtins(gap) for gap in self._gaps.all()],
-            "alerts": _plain_alerts(self._store.entries("outbox", 0)),
+            "alerts": _plain_alerts(self._store),
             "processes": _plain_processes(self._board, now_ms),
         }
         try:
@@ -76,7 +77,6 @@ class _ModelStatus:
         clocks = _clocks(progress)
         lateness = {"scores": windows.score_lateness_ms, "labels": windows.label_lateness_ms}
         outcomes = self._outcomes.totals()
-        outbox = state.store.entries("outbox", 0)
         return {
             "model": str(state.model_key),
             "generation": fields["generation"],
@@ -96,8 +96,8 @@ class _ModelStatus:
             },
             "outcomes": outcomes,
             "coverage": self._outcomes.coverage()._asdict(),
-            "alerts": _plain_alerts(outbox),
-            "alerts_to_send": len(outbox) - int(fields["outbox_sent"] or 0),
+            "alerts": _plain_alerts(state.store),
+            "alerts_to_send": waiting(state.store),
             "processes": _plain_processes(state.board, now_ms),
         }
 
@@ -109,22 +109,11 @@ def _plain_processes(board: StatusBoard, now_ms: int) -> list[dict[str, Any]]:
     ]
 
 
-def _plain_alerts(outbox: Sequence[bytes]) -> list[dict[str, Any]]:
+def _plain_alerts(state: StateStore) -> list[dict[str, Any]]:
     return [
         {"kind": a.kind, "severity": a.severity, "since_ms": a.since_ms, "diagnosis": a.diagnosis}
-        for a in open_alerts(outbox)
+        for a in open_alerts(state).values()
     ]
-
-
-def open_alerts(outbox: Sequence[bytes]) -> list[Alert]:
-    """Alerts that were opened and not closed, in the order in which they were. Raises StateError."""
-    found: dict[str, Alert] = {}
-    for raw in outbox:
-        alert = Alert.decode(raw)
-        found[alert.dedup_key] = alert
-        if alert.state == "close":
-            del found[alert.dedup_key]
-    return list(found.values())
 
 
 def _clocks(progress: Sequence[Progress]) -> dict[str, int | None]:

@@ -40,12 +40,13 @@ def waiting(state: StateStore) -> int:
 
 
 def open_alerts(state: StateStore) -> dict[str, Alert]:
-    """Alerts that are open, delivered or not: deduplication key -> the event that opened it. Reads the whole outbox."""
+    """Alerts that are open, delivered or not, in the order in which they were opened: deduplication key -> the last
+    event of it. Reads the whole outbox. Raises StateError where an entry is no alert."""
     found: dict[str, Alert] = {}
     for raw in state.entries("outbox", 0):
         alert = Alert.decode(raw)
         if alert.state == "close":
             found.pop(alert.dedup_key, None)
-        elif alert.state == "open":
+        else:
             found[alert.dedup_key] = alert
     return found

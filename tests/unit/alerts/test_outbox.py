@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from stream_calib.alerts.model import Alert, make_alert
-from stream_calib.alerts.outbox import drain
+from stream_calib.alerts.model import Alert, AlertKind, AlertState, make_alert
+from stream_calib.alerts.outbox import drain, open_alerts, waiting
 from stream_calib.errors import StateError, TransportError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.transport.port import Outgoing
@@ -63,6 +63,26 @@ def test_an_entry_that_is_no_alert_is_an_error(state: MemoryState) -> None:
     state.commit(Commit(appends={"outbox": [b'{"id":1}']}))
     with pytest.raises(StateError, match="outbox"):
         drain(state, lambda _: None, "alerts")
+
+
+def test_open_alerts_are_those_without_a_close_each_by_its_last_event() -> None:
+    def event(kind: AlertKind, state: AlertState, pane: int) -> bytes:
+        return make_alert(KEY, "g", kind, state, pane=pane, since_ms=0, diagnosis=f"of pane {pane}").encode()
+
+    events = [
+        event("psi", "open", 1),
+        event("label_outage", "open", 2),
+        event("refit_failed", "open", 3),
+        event("psi", "update", 4),
+        event("label_outage", "close", 5),
+    ]
+    made = MemoryState()
+    made.commit(Commit(appends={"outbox": events}))
+    drain(made, lambda _: None, "alerts", limit=2)
+    found = open_alerts(made)
+    assert [(alert.kind, alert.pane) for alert in found.values()] == [("psi", 4), ("refit_failed", 3)]
+    assert [alert.dedup_key for alert in found.values()] == list(found)
+    assert waiting(made) == 3
 
 
 def test_ids_are_content_and_keys_stable() -> None:
