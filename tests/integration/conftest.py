@@ -17,7 +17,7 @@ from tests.integration.stream import EventDay, flight_days
 from tests.kafka_broker import KafkaBroker
 
 DAYS = 30
-FAULT_DAYS = int(os.environ.get("FAULT_DAYS", "8"))
+FAULT_DAYS = int(os.environ.get("FAULT_DAYS", "10"))
 FAULT_SEED = int(os.environ.get("FAULT_SEED", "1"))
 
 

@@ -144,7 +144,7 @@ def check_reproduced(found: Findings, config: Config) -> Counter[str]:
     version ("" before the first)."""
     events = {
         (record.source.partition, record.offset): json.loads(record.value or b"")
-        for part in found.scores
+        for part in _good(found.scores, found)
         for record in part
         if not is_control(record) and record.value is not None
     }

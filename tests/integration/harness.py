@@ -33,7 +33,7 @@ from workers.topic_setup import create_topics
 
 DEADLINE_S = 120.0
 _LOOK_EVERY_S = 0.01
-_ASK_BROKERS_EVERY_S = 0.05
+_ASK_BROKERS_EVERY_S = 0.02
 _END_WITHIN_S = 10.0
 
 TOPICS = ("scores", "labels", "blocks", "calibrated", "dead_letters", "alerts")

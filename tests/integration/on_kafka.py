@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from stream_calib.alerts.outbox import waiting
 from stream_calib.transport.port import TopicPartition
 from tests.integration.expectation import (
     check_blocks_name_their_snapshot,
@@ -20,7 +21,11 @@ from workers.deployment import input_key
 PATIENCE_S = 2.5 * DEADLINE_S
 """A broker, its clients and all roles on two cores: only a failure ever takes so long."""
 
-SETTINGS: Overrides = {"serving": {"max_batch_records": 50}, "windows": {"shards": 2}}
+SETTINGS: Overrides = {
+    "serving": {"max_batch_records": 50},
+    "windows": {"shards": 2},
+    "refit": {"min_rows": 1_000},
+}
 ROLES = ("calibrate", "monitor", "refit", "alert")
 
 
@@ -30,6 +35,11 @@ class Feed:
     def __init__(self, deployed: Deployment, days: Sequence[EventDay], random_: random.Random) -> None:
         self._deployed, self._days, self._random = deployed, days, random_
         self._written = 0
+
+    @property
+    def left(self) -> int:
+        """Days that are not written yet."""
+        return len(self._days) - self._written
 
     def write(self, count: int = 1) -> None:
         """So many days more; there must be as many."""
@@ -44,25 +54,27 @@ class Feed:
         """Writes a day and halts the process at a random place of it; another day where it was through with that one
         before it stood still."""
         deployed, (role,) = self._deployed, process.roles
+        work = _Work(deployed, role)
         while True:
-            begun = _done(deployed, role)
+            begun = work.done()
             self.write()
-            target = begun + 1 + self._random.randrange(max(1, _to_do(deployed, role) // 3))
-            deployed.until(lambda t=target: _done(deployed, role) >= t, f"{role} to get on", PATIENCE_S)  # type: ignore[misc]  # mypy cannot infer lambdas with defaults
+            target = begun + 1 + self._random.randrange(max(1, work.to_do() // 3))
+            deployed.until(lambda t=target: work.done() >= t, f"{role} to get on", PATIENCE_S)  # type: ignore[misc]  # mypy cannot infer lambdas with defaults
             process.pause()
-            if _to_do(deployed, role) > 0:
+            if work.to_do() > 0:
                 return
             process.resume()
 
     def until_done(self, role: str) -> None:
         """Until all that is written is behind the role."""
-        self._deployed.until(lambda: _to_do(self._deployed, role) == 0, f"{role} to do all", PATIENCE_S)
+        work = _Work(self._deployed, role)
+        self._deployed.until(lambda: work.to_do() == 0, f"{role} to do all", PATIENCE_S)
 
     def finish(self) -> Findings:
         """Writes the rest and the ends, waits until the last pane is decided, all is settled and every alert is
         delivered, and reads everything back."""
         deployed = self._deployed
-        self.write(len(self._days) - self._written)
+        self.write(self.left)
         deployed.log.produce(deployed.clocks(self._days[-1].end_ms, end=True))
         deployed.until_served(PATIENCE_S)
         last = last_pane(self._days)
@@ -71,25 +83,37 @@ class Feed:
             "the last pane to be decided",
             PATIENCE_S,
         )
+        if any("alert" in process.roles for process in deployed.processes):
+            deployed.until(lambda: not waiting(deployed.state.store), "all alerts to be delivered", PATIENCE_S)
         return find(deployed)
 
 
-def _done(deployed: Deployment, role: str) -> int:
-    """How many offsets of its input the role has put behind it for good: of `scores`, or of `labels` on every shard."""
-    topics = deployed.config.topics
-    if role == "calibrate":
-        return deployed.committed(role, topics.scores)
-    progress = deployed.state.shards.progress()
-    total = 0
-    for number in range(deployed.log.partitions(topics.labels)):
-        name = input_key(deployed.log, "l", TopicPartition(topics.labels, number))
-        total += min(one.marks[name].next if name in one.marks else 0 for one in progress)
-    return total
+class _Work:
+    """What a role has behind it for good, and what is left of what is written: offsets of `scores` for calibrate; for
+    monitor those that every shard has of its inputs. What calibrate has still to do is left for monitor too."""
 
+    def __init__(self, deployed: Deployment, role: str) -> None:
+        topics, log = deployed.config.topics, deployed.log
+        self._deployed, self._role = deployed, role
+        read = {"calibrate": [], "monitor": [topics.blocks, topics.labels]}[role]
+        self._inputs = [TopicPartition(topic, p) for topic in read for p in range(log.partitions(topic))]
+        sides = {topics.blocks: "s", topics.labels: "l"}
+        self._names = [input_key(log, sides[partition.topic], partition) for partition in self._inputs]
 
-def _to_do(deployed: Deployment, role: str) -> int:
-    topics = deployed.config.topics
-    return deployed.end(topics.scores if role == "calibrate" else topics.labels) - _done(deployed, role)
+    def done(self) -> int:
+        if self._role == "calibrate":
+            return self._deployed.committed("calibrate", self._deployed.config.topics.scores)
+        progress = self._deployed.state.shards.progress()
+        return sum(min(one.marks[n].next if n in one.marks else 0 for one in progress) for n in self._names)
+
+    def to_do(self) -> int:
+        deployed = self._deployed
+        unserved = deployed.lag("calibrate", deployed.config.topics.scores)
+        if self._role == "calibrate":
+            return unserved
+        # In this order: what calibrate serves in between is seen among the ends.
+        ends = sum(deployed.log.end_offset(partition) for partition in self._inputs)
+        return unserved + ends - self.done()
 
 
 def check_everything(found: Findings, deployed: Deployment) -> None:

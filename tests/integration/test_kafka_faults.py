@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from stream_calib.alerts.outbox import waiting
 from tests.integration.harness import Deployment, RoleProcess, deployment
 from tests.integration.on_kafka import PATIENCE_S, ROLES, SETTINGS, Feed, check_everything
 from tests.integration.stream import EventDay
@@ -30,24 +32,37 @@ def test_each_role_is_killed_in_the_middle_and_started_again(
             feed.catch(running[role])
             running[role].kill()
             running[role] = deployed.restart(running[role])
-        feed.write()
-        deployed.until(lambda: _halted_with_a_request(deployed, running["refit"]), "a refit at work", PATIENCE_S)
-        running["refit"].kill()
-        deployed.restart(running["refit"])
-        running["alert"].kill()
-        deployed.restart(running["alert"])
+        feed.write(2)
+        refit, alert = running["refit"], running["alert"]
+        deployed.until(
+            lambda: _halted(refit, lambda: bool(deployed.fields()["open_request"])), "a refit at work", PATIENCE_S
+        )
+        refit.kill()
+        deployed.restart(refit)
+        feed.write(feed.left)
+        # What there is to be alerted depends on the flights; where that is nothing, it is killed at rest.
+        at_rest = time.monotonic() + AWAY_S
+        deployed.until(
+            lambda: _halted(alert, lambda: waiting(deployed.state.store) > 0) or time.monotonic() > at_rest,
+            "an alert",
+            PATIENCE_S,
+        )
+        alert.kill()
+        deployed.restart(alert)
         found = feed.finish()
     check_everything(found, deployed)
     assert len(found.versions) >= 1
+    assert list(dict.fromkeys(record.value for record in found.alerts)) == found.outbox
 
 
-def _halted_with_a_request(deployed: Deployment, refit: RoleProcess) -> bool:
-    if not deployed.fields()["open_request"]:
+def _halted(process: RoleProcess, at_work: Callable[[], bool]) -> bool:
+    """Whether the process stands still now, in the middle of what it is to do."""
+    if not at_work():
         return False
-    refit.pause()
-    if deployed.fields()["open_request"]:
+    process.pause()
+    if at_work():
         return True
-    refit.resume()
+    process.resume()
     return False
 
 
@@ -92,8 +107,7 @@ def test_kafka_and_then_redis_are_away_for_twenty_seconds(
         feed.catch(calibrate)
         _stop_kafka(kafka, deployed, calibrate, monitor)
 
-        feed.write(2)
-        feed.until_done("calibrate")
+        feed.write(4)
         deployed.until(lambda: deployed.fields()["current"], "a snapshot", PATIENCE_S)
         feed.catch(monitor)
         feed.until_done("calibrate")
