@@ -102,5 +102,7 @@ def _bytes_a_pane(store: StateStore) -> float | None:
         return None
     last = int(fields["matured"])
     panes = range(max(int(fields["first_pane"]), last - _SAMPLED_PANES + 1), last + 1)
+    if not panes:
+        return None  # before the first one has matured the cursor stands in front of it
     blobs = store.blobs([name for pane in panes for name in PaneNames.of(pane)])
     return sum(len(blob or b"") for blob in blobs) / len(panes)

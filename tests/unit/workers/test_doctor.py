@@ -166,6 +166,12 @@ def test_what_cells_take_is_measured() -> None:
     assert estimate(config_of(), 1.0, [state, MemoryState()]).cells_bytes_a_day == 300 * 24
 
 
+def test_nothing_has_matured_where_the_cursor_is_before_the_first_pane() -> None:
+    state = MemoryState()
+    state.commit(Commit(fields={"first_pane": "3", "matured": "2"}))
+    assert estimate(config_of(), 1.0, [state]).cells_bytes_a_day is None
+
+
 @pytest.mark.parametrize(("limit", "level"), [(None, "ok"), (10**10, "ok"), (6 * 10**8, "warn"), (4 * 10**8, "fail")])
 def test_memory_is_held_against_the_servers(limit: int | None, level: str) -> None:
     config = config_of()
