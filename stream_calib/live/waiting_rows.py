@@ -17,6 +17,10 @@ from stream_calib.live.request_rows import NOW, RequestRows
 from stream_calib.transport.port import Outgoing
 
 
+_REQUEST_BYTES, _ROW_BYTES, _SIGNATURE_BYTES = 1_000, 42, 250
+"""What they take in memory, about: the objects of a request, its columns a row, attribute values."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServedRows:
     """k events of one request, as served."""
@@ -40,6 +44,11 @@ class ServedRows:
 
     def __len__(self) -> int:
         return len(self.score)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About so much is taken while they wait."""
+        return _REQUEST_BYTES + _ROW_BYTES * len(self) + _SIGNATURE_BYTES * len(self.signatures)
 
     @classmethod
     def of(cls, key: ModelKey, snapshot: str, rows: RequestRows, served: NDArray[np.float64]) -> ServedRows:
@@ -69,16 +78,16 @@ class Taken(NamedTuple):
 
 
 class WaitingRows:
-    """A first-in first-out queue of at most `limit` rows. Thread-safe."""
+    """A first-in first-out queue that takes at most `max_bytes` of memory. Thread-safe."""
 
-    def __init__(self, limit: int, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, max_bytes: int, clock_ms: Callable[[], int]) -> None:
         """`clock_ms`: wall time."""
-        self._limit, self._clock_ms = limit, clock_ms
+        self._max_bytes, self._clock_ms = max_bytes, clock_ms
         self._queue: deque[ServedRows] = deque()
-        self._count = 0
+        self._count = self._bytes = 0
         self._closed = False
         self._changed = threading.Condition()
-        self._wake_at = 0
+        self._wake_at: float = 0
 
     def __len__(self) -> int:
         """Rows that wait."""
@@ -90,13 +99,14 @@ class WaitingRows:
         Events without a time of their own get one here, where it cannot be behind a clock: see `take`.
         """
         with self._changed:
-            if self._closed or self._count + len(rows) > self._limit:
+            if self._closed or self._bytes + rows.memory_bytes > self._max_bytes:
                 return False
             if (rows.event_time_ms == NOW).any():
                 now = self._clock_ms()
                 rows = replace(rows, event_time_ms=np.where(rows.event_time_ms == NOW, now, rows.event_time_ms))
             self._queue.append(rows)
             self._count += len(rows)
+            self._bytes += rows.memory_bytes
             if self._count >= self._wake_at:  # else each request would wake the writer
                 self._changed.notify_all()
             return True
@@ -111,10 +121,11 @@ class WaitingRows:
                 count += len(taken[-1])
             return Taken(taken, None if self._queue else self._clock_ms())
 
-    def let_go(self, count: int) -> None:
-        """So many of the rows that were taken need no room any more."""
+    def let_go(self, taken: Taken) -> None:
+        """What was taken needs no room any more."""
         with self._changed:
-            self._count -= count
+            self._count -= sum(map(len, taken.rows))
+            self._bytes -= sum(rows.memory_bytes for rows in taken.rows)
 
     def wait_for_batch(self, rows: int, timeout_s: float) -> None:
         """Returns when so many rows wait, after the time, or once the queue is closed."""
@@ -125,7 +136,7 @@ class WaitingRows:
     def wait_for_close(self, timeout_s: float) -> None:
         """Returns after the time, or once the queue is closed."""
         with self._changed:
-            self._wake_at = self._limit + 1
+            self._wake_at = float("inf")
             self._changed.wait_for(lambda: self._closed, timeout_s)
 
     def close(self) -> None:
