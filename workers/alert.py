@@ -92,6 +92,7 @@ class OutboxDelivery:
 
     def release(self) -> None:
         """Gives up the lease and the status."""
+        self._withdraw()
         self._board.drop("alert", self._member)
         self._store.release_lease(LEASE, self._member)
 
@@ -115,18 +116,26 @@ class AlertDelivery(Role):
         self._states = ModelStates(client, config, self._clock_ms)
         self._each = EachModel[OutboxDelivery](self.name, self._clock_ms)
         self._outboxes: dict[ModelKey, OutboxDelivery] = {}
-        scope = deployment_scope(config.log.group_prefix)
-        self._add(scope, open_deployment_store(client, config), open_board(client, config))
+        self._opened.callback(lambda: self._leave(list(self._outboxes)))
+        self._scope = deployment_scope(config.log.group_prefix)
+        self._add(self._scope, open_deployment_store(client, config), open_board(client, config))
 
     def _add(self, key: ModelKey, store: StateStore, board: StatusBoard) -> None:
         if key not in self._outboxes:
             outbox = OutboxDelivery(key, store, board, self._log, self._config.topics.alerts, self._member)
             self._outboxes[key] = outbox
-            self._opened.callback(outbox.release)
+
+    def _leave(self, keys: list[ModelKey]) -> None:
+        for key in keys:
+            self._outboxes[key].release()
+            del self._outboxes[key]
 
     def step(self) -> bool:
-        for state in self._states.all():
+        states = self._states.all()
+        for state in states:
             self._add(state.model_key, state.store, state.board)
+        kept = {self._scope, *(state.model_key for state in states)}
+        self._leave([key for key in self._outboxes if key not in kept])
         now = self._clock_ms()
         return self._each.do(self._outboxes.items(), lambda outbox: outbox.deliver(now))
 

@@ -15,7 +15,16 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from workers import cli_config, cli_doctor, cli_replay, cli_snapshot_changes, cli_snapshots, cli_status, cli_topics
+from workers import (
+    cli_config,
+    cli_doctor,
+    cli_replay,
+    cli_retirement,
+    cli_snapshot_changes,
+    cli_snapshots,
+    cli_status,
+    cli_topics,
+)
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, console, load, plain_logging, readable_errors
 from workers.deployment import open_log, open_state
 from workers.logs import set_up_logging
@@ -33,6 +42,7 @@ app = typer.Typer(
 app.add_typer(cli_config.app, name="config")
 app.add_typer(cli_topics.app, name="topics")
 app.add_typer(cli_snapshots.app, name="snapshot")
+app.add_typer(cli_retirement.app, name="models")
 app.command("refit", epilog='Example: stream-calib refit --model flights --reason "new fares since Monday"')(
     cli_snapshot_changes.request_refit
 )

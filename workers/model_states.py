@@ -22,7 +22,7 @@ Work = TypeVar("Work")
 
 
 class ModelStates:
-    """Those of the configuration, and those that are registered; new ones are seen within a second."""
+    """Those of the configuration, and those that are registered; new and retired ones are seen within a second."""
 
     def __init__(self, client: RedisClient, config: Config, clock_ms: Callable[[], int]) -> None:
         """`clock_ms`: wall time."""
@@ -35,7 +35,10 @@ class ModelStates:
         """In order of registration. Raises StateUnavailableError when the store is away."""
         now = self._clock_ms()
         if self._looked_at is None or now - self._looked_at >= _LOOK_EVERY_MS:
-            for key in (*configured_keys(self._config), *self._registry.known()):
+            constants, registered = configured_keys(self._config), self._registry.look()
+            for key in [key for key in self._states if key not in constants and registered.gone(key)]:
+                del self._states[key]
+            for key in (*constants, *registered.known):
                 if key not in self._states:
                     self._states[key] = state_of(self._client, self._config, key)
             self._looked_at = now

@@ -84,6 +84,7 @@ class Monitor(Role):
         self._models = MonitorModels(
             client,
             config,
+            self._registry,
             self._member,
             self._clock_ms,
             self._partitions,
@@ -117,7 +118,9 @@ class Monitor(Role):
         now = self._clock_ms()
         if now - self._looked_at >= _EVERY_MS:
             self._looked_at = now
-            self._open_models(self._registry.known())
+            registered = self._registry.look()
+            self._models.let_go(registered.gone)
+            self._open_models(registered.known)
             behind = self._models.behind()
             self._seek([p for p in self._positions if self._partitions.keys[p] in behind])
             self._tell_rewinds(behind)
@@ -242,11 +245,14 @@ class Monitor(Role):
         blocks = ReadBlocks(records, span, self._settings.max_clock_skew_ms)
         for key in blocks.keys:
             if key not in self._models:
-                self._meet(key, blocks)
+                self._meet(key, blocks, self._partitions.keys[partition])
         return blocks
 
-    def _meet(self, key: ModelKey, blocks: ReadBlocks) -> None:
-        """A model key's inputs are on record before anything of it is passed."""
+    def _meet(self, key: ModelKey, blocks: ReadBlocks, input_key: str) -> None:
+        """A model key's inputs are on record before anything of it is passed; but what was written before it was
+        retired does not bring it back."""
+        if self._registry.look().is_past(key, input_key, blocks.last_offset(key)):
+            return
         try:
             self._registry.add(key)
         except TooManyModelsError as error:

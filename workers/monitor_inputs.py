@@ -79,6 +79,10 @@ class ReadBlocks(ReadInput):
         """Of the blocks, in the order of their first ones."""
         return list(self._blocks)
 
+    def last_offset(self, key: ModelKey) -> int:
+        """Of the key's blocks."""
+        return self._records[self._blocks[key][-1][0]].offset
+
     def refuse(self, key: ModelKey, why: str) -> None:
         """Turns the key's blocks into rejects."""
         blocks = self._blocks.pop(key)

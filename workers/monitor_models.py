@@ -12,6 +12,7 @@ from stream_calib.config_identity import configured_keys
 from stream_calib.errors import StateError, StateUnavailableError, TopicRecreatedError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
+from stream_calib.windows.model_registry import ModelRegistry
 from stream_calib.windows.new_model import starts_beside
 from stream_calib.windows.registration import INPUTS
 from stream_calib.windows.shard_store import Mark
@@ -31,6 +32,7 @@ class MonitorModels:
         self,
         client: RedisClient,
         config: Config,
+        registry: ModelRegistry,
         member: str,
         clock_ms: Callable[[], int],
         partitions: InputPartitions,
@@ -38,6 +40,7 @@ class MonitorModels:
         idle_inputs: Callable[[], Mapping[str, int]],
     ) -> None:
         self._client, self._config, self._member, self._clock_ms = client, config, member, clock_ms
+        self._registry = registry
         self._partitions, self._idle_inputs = partitions, idle_inputs
         self._constants = configured_keys(config)
         self._states: dict[ModelKey, State] = {}
@@ -62,19 +65,40 @@ class MonitorModels:
 
     def _open(self, key: ModelKey) -> None:
         state = self._states[key] = state_of(self._client, self._config, key)
-        self.served[key] = MonitoredModel(
+        retirement = self._registry.returning(key, lambda: self._beside_others(key))
+        marks = {} if retirement is None else retirement.marks
+        model = MonitoredModel(
             state,
             self._config,
             self._member,
             self._clock_ms,
-            lambda: self._starts(key),
+            lambda: self._starts(key, marks),
             self._idle_inputs,
             self._partitions.topic_ids(),
         )
+        if retirement is not None:
+            model.go_on_from(marks)
+            self._registry.returned(key)
+        self.served[key] = model
 
-    def _starts(self, key: ModelKey) -> dict[str, Mark]:
+    def let_go(self, gone: Callable[[ModelKey], bool]) -> None:
+        """Stops to serve keys that were retired, but for constants of the configuration."""
+        for key in [key for key in self._states if key not in self._constants and gone(key)]:
+            self._leave(key)
+            self.served.pop(key, None)
+            self.failed.pop(key, None)
+            del self._states[key]
+            _LOG.info("%s was retired; it is left", key)
+
+    def _starts(self, key: ModelKey, returns_at: Mapping[str, Mark]) -> dict[str, Mark]:
+        """`returns_at`: of a key that was retired."""
         if self._states[key].store.read((INPUTS,))[INPUTS] is not None:
             return {i: Mark(position, None) for i, position in self._partitions.starts.items()}
+        starts = self._beside_others(key)
+        back = {i: mark._replace(first_clock_ms=mark.clock_ms) for i, mark in returns_at.items() if i in starts}
+        return starts | back
+
+    def _beside_others(self, key: ModelKey) -> dict[str, Mark]:
         others = [(s.shards, s.store) for other, s in self._states.items() if other != key and other in self.served]
         beside = starts_beside(others)
         starts = dict(beside)  # others may know of partitions that this process does not see yet
@@ -172,10 +196,13 @@ class MonitorModels:
 
     def release(self) -> None:
         """Gives up leases and statuses."""
-        for key, state in self._states.items():
-            state.board.drop("monitor", self._member)
-            if key in self.served:
-                self.served[key].release()
+        for key in self._states:
+            self._leave(key)
+
+    def _leave(self, key: ModelKey) -> None:
+        self._states[key].board.drop("monitor", self._member)
+        if key in self.served:
+            self.served[key].release()
 
     def exchange_statuses(self, role: str, facts: Mapping[str, Any]) -> list[MemberStatus]:
         """Puts this process's status on the board of each model key, and takes those of the role's other processes."""

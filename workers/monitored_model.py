@@ -17,6 +17,7 @@ from stream_calib.windows.shard_store import Mark
 from workers.deployment import State
 from workers.monitor_inputs import Signatures
 from workers.pane_metrics import PaneMetrics
+from workers.returning_model import bring_forward
 
 CLOSER_LEASE = "closer"
 _LEASE_MS = 5_000
@@ -70,6 +71,10 @@ class MonitoredModel:
         )
         self._pane_metrics = PaneMetrics(str(self.key), state.store, config.windows.pane_ms)
         state.shards.attach()
+
+    def go_on_from(self, marks: Mapping[str, Mark]) -> None:
+        """Where the key was retired and is back: see bring_forward."""
+        bring_forward(self.intake, self._state.shards, marks)
 
     def claim(self, topic_ids: Mapping[str, str]) -> None:
         """Binds the state to this configuration and these topics; that is lost with a state that was wiped."""

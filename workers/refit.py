@@ -121,21 +121,28 @@ class Refit(Role):
         client = self._opened.enter_context(closing(connect_state(self._config)))
         self._states = ModelStates(client, self._config, self._clock_ms)
         self._each = EachModel[tuple[State, ModelRefit]](self.name, self._clock_ms)
-        self._refits: dict[ModelKey, ModelRefit] = {}
+        self._refits: dict[ModelKey, tuple[State, ModelRefit]] = {}
+        self._opened.callback(lambda: self._leave(list(self._refits)))
         self._reported_at: dict[ModelKey, int] = {}
 
     def step(self) -> bool:
-        works = [(state.model_key, (state, self._refit_of(state))) for state in self._states.all()]
-        return self._each.do(works, self._work)
+        states = {state.model_key: state for state in self._states.all()}
+        self._leave([key for key in self._refits if key not in states])
+        return self._each.do([(key, self._refit_of(state)) for key, state in states.items()], self._work)
 
-    def _refit_of(self, state: State) -> ModelRefit:
+    def _refit_of(self, state: State) -> tuple[State, ModelRefit]:
         key = state.model_key
         if key not in self._refits:
             refitter = Refitter(state.store, state.snapshots, key, self._config)
-            refit = self._refits[key] = ModelRefit(key, state.store, state.snapshots, refitter, self._member)
-            self._opened.callback(lambda: state.board.drop(self.name, self._member))
-            self._opened.callback(refit.release)
+            self._refits[key] = state, ModelRefit(key, state.store, state.snapshots, refitter, self._member)
         return self._refits[key]
+
+    def _leave(self, keys: list[ModelKey]) -> None:
+        for key in keys:
+            state, refit = self._refits[key]
+            refit.release()
+            state.board.drop(self.name, self._member)
+            del self._refits[key]
 
     def _work(self, work: tuple[State, ModelRefit]) -> bool:
         state, refit = work

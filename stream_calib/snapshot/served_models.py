@@ -12,7 +12,7 @@ from stream_calib.config_values import duration_text
 from stream_calib.errors import SnapshotError, StateUnavailableError, TooManyModelsError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.follower import Served, SnapshotFollower
-from stream_calib.windows.model_registry import ModelRegistry
+from stream_calib.windows.model_registry import ModelRegistry, Registered
 from stream_calib.windows.state_store import StateStore
 
 _LOG = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Serving(NamedTuple):
 
 class ServedModels:
     """Follows the snapshot of each model key: the constants of the configuration from the start, the others from their
-    first score on, until an hour after their last one.
+    first score on, until an hour after their last one or until they are retired.
 
     Keys that are new to the deployment are registered. While the state is away all keys that are followed are served
     on, for `max_snapshot_staleness`; a key that nobody has registered has no snapshot yet, so it is served too, and is
@@ -83,7 +83,7 @@ class ServedModels:
         if self._next_poll_ms is not None and now < self._next_poll_ms:
             return
         try:
-            self._known = self._registry.known()
+            registered = self._registry.look()
         except StateUnavailableError as error:
             too_stale = self._too_stale_ms()
             if too_stale is None:
@@ -104,8 +104,9 @@ class ServedModels:
         if self._away:
             _LOG.info("the state is back, after %.0f s", self.staleness_ms / 1000)
         self._away = False
+        self._known = registered.known
         self._register()
-        self._drop_unused(now)
+        self._drop_unused(now, registered)
         for key in {**dict.fromkeys(self._constants), **self._followers}:
             self._poll(key)
         self._reached_ms, self._next_poll_ms = now, now + self._serving.snapshot_poll_ms
@@ -185,6 +186,7 @@ class ServedModels:
                 if key in self._constants:
                     raise
                 _LOG.error("%s is rejected: %s", key, error)
+                self._drop(key)
                 self._known = self._registry.known()
             del self._unregistered[key]
         self._register_failed = False
@@ -193,8 +195,12 @@ class ServedModels:
         """When what is served is too old to go on with, None before the state was reached."""
         return None if self._reached_ms is None else self._reached_ms + self._serving.max_snapshot_staleness_ms + 1
 
-    def _drop_unused(self, now: int) -> None:
+    def _drop_unused(self, now: int, registered: Registered) -> None:
         for key in [k for k in self._followers if k not in self._constants]:
-            if now - self._used_ms.setdefault(key, now) > _FORGOTTEN_AFTER_MS:
-                del self._followers[key], self._used_ms[key]
-                self._unusable.pop(key, None)
+            retired = registered.gone(key) and key not in self._known and key not in self._unregistered
+            if retired or now - self._used_ms.setdefault(key, now) > _FORGOTTEN_AFTER_MS:
+                self._drop(key)
+
+    def _drop(self, key: ModelKey) -> None:
+        for held in (self._followers, self._used_ms, self._unusable):
+            held.pop(key, None)

@@ -275,3 +275,39 @@ def test_a_state_that_is_full_holds_up_no_serving(here: Deployment, caplog: pyte
     here.server.full = False
     here.serving(TWO)
     assert here.registry.known() == [ONE, TWO]
+
+
+def test_a_retired_key_is_let_go_and_comes_back_with_traffic(here: Deployment) -> None:
+    version = here.publish(TWO)
+    here.serving(ONE)
+    assert here.serving(TWO) == ("calibrated", version)
+    here.registry.retire(TWO, {}, 0)
+    assert here.serving(ONE)[0] == "identity"
+    assert list(here.models.followers) == [ONE]
+    here.states[TWO] = State(here.server)  # deleted
+    for _ in range(100):
+        here.serving(ONE)
+    assert here.states[TWO].blobs([f"snapshot:{version}"]) == [None], "what was served is not put back"
+    assert here.serving(TWO) == ("identity", "")
+    assert here.registry.known() == [ONE, TWO]
+
+
+def test_a_constant_of_the_configuration_is_served_on() -> None:
+    here = Deployment(model={"name": "m", "version": "1"})
+    version = here.publish(ONE)
+    here.serving(ONE)
+    here.registry.retire(ONE, {}, 0)
+    assert here.serving(ONE) == ("calibrated", version)
+
+
+def test_a_key_served_while_the_state_was_full_is_rejected_where_others_took_its_place() -> None:
+    here = Deployment(model={"name": "m", "version_path": "v", "max_keys": 2})
+    here.serving(ONE)
+    here.server.full = True
+    here.serving(TWO)
+    here.server.full = False
+    here.registry.add(THREE)
+    here.now += 1_000
+    here.models.refresh()
+    assert not here.models.admit(TWO)
+    assert list(here.models.followers) == [ONE]

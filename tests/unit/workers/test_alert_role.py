@@ -108,3 +108,22 @@ def test_an_outbox_that_cannot_be_read_does_not_stop_the_others(delivery: Delive
     assert delivery.start().step()
     assert delivery.delivered() == [good]
     assert open_deployment_store(delivery.client, delivery.config).read(("outbox_sent",)) == {"outbox_sent": None}
+
+
+def test_the_outbox_of_a_retired_key_is_left(delivery: Delivery) -> None:
+    registry = open_registry(delivery.client, delivery.config)
+    registry.add(A)
+    delivery.raise_alert(A, 1)
+    role = delivery.start()
+    role.step()
+    registry.retire(A, {}, 0)
+    delivery.raise_alert(A, 2, "close")
+    delivery.now_ms += 1_000
+    assert not role.step()
+    assert REGISTRY.get_sample_value("stream_calib_alerts_open", {"model": str(A), "kind": "psi"}) is None
+    assert delivery.store(A).acquire_lease("alert", "another", 1_000) is not None
+    registry.add(A)
+    delivery.store(A).release_lease("alert", "another")
+    delivery.now_ms += 1_000
+    assert role.step()
+    assert [alert.state for alert in delivery.delivered()] == ["open", "close"]

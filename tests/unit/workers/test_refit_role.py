@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from stream_calib.config import Config
 from stream_calib.errors import StateUnavailableError
 from stream_calib.events.contracts import ModelKey
+from stream_calib.snapshot.changes import REFIT_LEASE
 from stream_calib.windows.memory_state import MemoryState
 from tests.unit.refit.world import World, config
 from workers import refit
-from workers.refit import ModelRefit
+from workers.deployment import connect_state, open_registry, state_of
+from workers.refit import ModelRefit, Refit
 
 _PATIENCE_S = 20.0
 
@@ -85,3 +89,28 @@ def test_a_worker_that_has_not_got_the_lease_does_not_work() -> None:
     refit = refit_over(world.state, lambda token: pytest.fail("not its turn"), open_request=True)
     assert refit.answer(1_000) is None
     assert not refit.active
+
+
+@pytest.mark.services
+def test_a_retired_key_is_left(redis_url: str) -> None:
+    now_ms = 1_000_000
+    settings = Config.model_validate(
+        {"model": {"name_path": "m"}, "redis": {"url": redis_url}, "windows": {"horizon": "2h"}}
+    )
+    with closing(connect_state(settings)) as client, closing(Refit(settings, lambda: now_ms)) as role:
+        registry, of_key = open_registry(client, settings), state_of(client, settings, KEY)
+        registry.add(KEY)
+        role.open()
+        role.step()
+        assert [status.role for status in of_key.board.all(now_ms)] == ["refit"]
+        assert of_key.store.acquire_lease(REFIT_LEASE, "another", 1_000) is None
+        registry.retire(KEY, {}, now_ms)
+        now_ms += 1_000
+        role.step()
+        assert of_key.board.all(now_ms) == []
+        assert of_key.store.acquire_lease(REFIT_LEASE, "another", 1_000) is not None
+        of_key.store.release_lease(REFIT_LEASE, "another")
+        registry.add(KEY)
+        now_ms += 1_000
+        role.step()
+        assert [status.role for status in of_key.board.all(now_ms)] == ["refit"]
