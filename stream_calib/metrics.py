@@ -130,7 +130,7 @@ REJECTED = _counter(
     set_by="calibrate, monitor",
 )
 
-# --- calibrate (workers/calibrate.py, workers/calibrate_status.py)
+# --- calibrate (workers/calibrate.py, snapshot/served_metrics.py)
 
 SCORES_SERVED = _counter(
     "stream_calib_scores_served_total",

@@ -6,11 +6,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stream_calib import metrics
 from stream_calib.config import Config
 from stream_calib.errors import StateUnavailableError
 from stream_calib.events.contracts import ModelKey
-from stream_calib.snapshot.follower import SnapshotFollower
+from stream_calib.snapshot.served_metrics import ServedMetrics, version_served
 from stream_calib.snapshot.served_models import ServedModels
 from stream_calib.windows.model_registry import deployment_scope
 from workers.status_board import MemberStatus, StatusBoard
@@ -41,14 +40,15 @@ class CalibrateStatus:
         self._versions: dict[ModelKey, str] = {}
         self._at = 0
         self._failed = False
+        self._metrics = ServedMetrics()
 
     def report(self, models: ServedModels, facts: Callable[[], Mapping[str, Any]]) -> None:
         """`facts`: what holds for all model keys; asked for only when a status is due."""
         now = self._clock_ms()
-        versions = {key: _version(follower) for key, follower in models.followers.items()}
+        versions = {key: version_served(follower) for key, follower in models.followers.items()}
         if versions == self._versions and now - self._at < _EVERY_MS:
             return
-        self._measure(models, versions)
+        self._metrics.observe(models)
         self._at, self._versions = now, versions
         # With the state away a status cannot be written, and must not hold up serving.
         if models.staleness_ms > self._away_after_ms:
@@ -72,21 +72,3 @@ class CalibrateStatus:
         """Forgets the process, which ends."""
         for key in (*self._versions, self._deployment):
             self._board_of(key).drop(self._role, self._member)
-
-    def _measure(self, models: ServedModels, versions: Mapping[ModelKey, str]) -> None:
-        for key, follower in models.followers.items():
-            model, held = str(key), follower.held
-            staleness_ms = max(models.staleness_ms, follower.staleness_ms)
-            metrics.SNAPSHOT_STALENESS_SECONDS.labels(model).set(staleness_ms / 1000)
-            metrics.SNAPSHOT_DAMAGED.labels(model).set(follower.damaged is not None)
-            metrics.SNAPSHOT_SEQUENCE.labels(model).set(held.sequence if held else 0)
-            before, version = self._versions.get(key, ""), versions[key]
-            if before and before != version:
-                metrics.SNAPSHOT_INFO.remove(model, before)
-            if held:
-                metrics.SNAPSHOT_INFO.labels(model, version).set(1)
-                metrics.SNAPSHOT_DATA_TIMESTAMP.labels(model).set(held.data_end_ms / 1000)
-
-
-def _version(follower: SnapshotFollower) -> str:
-    return follower.held.version if follower.held else ""

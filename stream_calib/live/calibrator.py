@@ -58,7 +58,7 @@ class LiveCalibrator:
         after_look: Callable[[ServedModels], None] | None = None,
     ) -> None:
         """`blocks`: writes what is served down for the monitor; closed with the calibrator. `after_look`: called after
-        each look at the state, on the thread that took it; it must not raise."""
+        each look at the state, on the thread that took it, in place of exporting metrics only."""
         self._config, self._blocks = config, blocks
         self._watch = SnapshotWatch(config, after_look)
         self._reset()

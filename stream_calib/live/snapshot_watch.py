@@ -18,6 +18,7 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.live.forked_child import abandon, in_a_forked_child
 from stream_calib.redis_clients import RedisClient
 from stream_calib.redis_connection import answering, connect
+from stream_calib.snapshot.served_metrics import ServedMetrics
 from stream_calib.snapshot.served_models import ServedModels, Serving
 from stream_calib.windows.model_registry import ModelRegistry, deployment_scope
 from stream_calib.windows.redis_state import RedisState
@@ -44,8 +45,8 @@ class SnapshotWatch:
     """
 
     def __init__(self, config: Config, after_look: Callable[[ServedModels], None] | None = None) -> None:
-        """`after_look`: called on the thread after each look at the state; it must not raise."""
-        self._config, self._after_look = config, after_look
+        """`after_look`: called on the thread after each look at the state, in place of exporting metrics only."""
+        self._config, self._after_look = config, after_look or ServedMetrics().observe
         self._client: RedisClient | None = None
         self._closed = False
         self._reset()
@@ -201,8 +202,7 @@ class SnapshotWatch:
                 answer.set_result(followed[key])
             else:
                 answer.set_exception(refused[key])
-        if self._after_look is not None:
-            self._after_look(models)
+        self._after_look(models)
 
     @staticmethod
     def _followed_key(models: ServedModels, key: ModelKey, now: int) -> Followed:

@@ -16,7 +16,6 @@ from stream_calib.events.contracts import ModelKey, ScoreBatch
 from stream_calib.live.request_rows import NOW, RequestRows
 from stream_calib.transport.port import Outgoing
 
-
 _REQUEST_BYTES, _ROW_BYTES, _SIGNATURE_BYTES = 1_000, 42, 250
 """What they take in memory, about: the objects of a request, its columns a row, attribute values."""
 
