@@ -20,7 +20,7 @@ from workers.cli_models import known_keys
 from workers.deployment import open_deployment_store, open_gaps, open_log, state_of
 from workers.doctor_log import client_findings, events_per_s, log_findings
 from workers.doctor_memory import estimate, memory_finding, server_memory
-from workers.doctor_state import model_findings, server_findings
+from workers.doctor_state import counted_topic_findings, model_findings, server_findings
 from workers.findings import Finding, failed
 from workers.input_lags import input_lags
 from workers.time_text import age
@@ -74,8 +74,12 @@ class Doctor:
                     yield finding
                 keys = known_keys(client, config)
                 yield from model_findings(client, config, keys, self._now_ms)
+                if log is not None:
+                    yield from counted_topic_findings(client, config, keys, log)
                 yield from self._of_alerts(client, config, keys)
                 yield from self._of_traffic(client, config, keys, log)
+        except TransportError as error:
+            yield Finding("fail", "log", str(error), "see the message")
         except StateUnavailableError as error:
             yield Finding("fail", "redis", str(error), "see that it runs, and its address under [redis]")
         except (StateError, ConfigurationError) as error:

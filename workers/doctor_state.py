@@ -11,7 +11,8 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_checks import inspect_server
 from stream_calib.redis_clients import ClusterClient, RedisClient
 from stream_calib.redis_connection import answering
-from workers.deployment import open_board, state_of
+from stream_calib.transport.port import Log
+from workers.deployment import input_sides, open_board, state_of
 from workers.findings import Finding
 from workers.status_board import MemberStatus
 from workers.time_text import age
@@ -57,6 +58,28 @@ def model_findings(
     members |= {(s.role, s.member): s for s in open_board(client, config).all(now_ms())}
     for role in _ROLES:
         yield _processes(role, [s for s in members.values() if s.role == role], now_ms())
+
+
+def counted_topic_findings(
+    client: RedisClient, config: Config, keys: Sequence[ModelKey], log: Log
+) -> Iterator[Finding]:
+    """Model keys whose state counts other topics than those of the log: monitor ends at its start.
+
+    Raises StateUnavailableError, TransportError.
+    """
+    wanted = {topic: log.topic_id(topic) for topic in input_sides(config)}
+    for key in keys:
+        counted = state_of(client, config, key).store.read(("topics",))["topics"] or ""
+        for topic, _, identity in (pair.partition("=") for pair in counted.split()):
+            if wanted.get(topic) != identity:
+                other = (
+                    "one of that name that is gone" if topic in wanted else "which is none of the inputs under [topics]"
+                )
+                todo = (
+                    "bring the old one back, or give the model another version to start afresh; another deployment in"
+                    " the same Redis needs other models, or a database of its own"
+                )
+                yield Finding("fail", f"model {key}", f"the state counts the topic {topic} ({identity}), {other}", todo)
 
 
 def _generation(key: ModelKey, stored: str | None, wanted: str) -> Finding:

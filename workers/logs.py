@@ -57,7 +57,7 @@ def masked(text: str) -> str:
 
 class LibraryRepeats(logging.Filter):
     """Lets each line of a library's code speak once a minute: while a broker is away, clients try many times a second,
-    and the roles say all that matters."""
+    and the roles say all that matters. A lost connection is one line, without a traceback."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -75,6 +75,9 @@ class LibraryRepeats(logging.Filter):
             self._spoken[place] = (spoken_s, left_out + 1)
             return False
         self._spoken[place] = (now, 0)
+        if record.exc_info and isinstance(lost := record.exc_info[1], ConnectionError):
+            record.msg, record.args = f"{record.getMessage()}: {lost}", None
+            record.exc_info = record.exc_text = None
         if left_out:
             record.msg, record.args = f"{record.getMessage()} (and {left_out} like it since the last)", None
         return True

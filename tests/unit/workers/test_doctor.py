@@ -19,7 +19,7 @@ from workers.deployment import connect_state, state_of
 from workers.doctor import Doctor
 from workers.doctor_log import events_per_s, log_findings
 from workers.doctor_memory import PENDING_SCORE_BYTES, estimate, memory_finding, server_memory, size
-from workers.doctor_state import model_findings, server_findings
+from workers.doctor_state import counted_topic_findings, model_findings, server_findings
 from workers.findings import Finding
 from workers.status_board import MemberStatus
 from workers.topic_setup import create_topics
@@ -226,6 +226,21 @@ def test_generation_pin_and_processes_of_model_keys(own_redis: EmbeddedServer) -
     assert (found["monitor"].level, found["refit"].level) == ("warn", "warn")
     assert "host-2 silent for" in found["monitor"].what
     assert "--role refit" in found["refit"].todo
+
+
+def test_a_state_that_counts_other_topics_than_those_of_the_log(own_redis: EmbeddedServer) -> None:
+    config = config_of(**sections(own_redis))
+    client, log = connect_state(config), KafkaLikeLog()
+    create_topics(log, config)
+    fresh, sound, other = ModelKey("m", "1"), ModelKey("m", "2"), ModelKey("m", "3")
+    blocks, labels = log.topic_id("blocks"), log.topic_id("labels")
+    for key, topics in ((sound, f"blocks={blocks} labels={labels}"), (other, f"blocks=gone elsewhere={labels}")):
+        state_of(client, config, key).store.commit(Commit(fields={"topics": topics}))
+    found = list(counted_topic_findings(client, config, [fresh, sound, other], log))
+    assert [(f.level, f.subject) for f in found] == [("fail", "model m/3")] * 2
+    assert "blocks (gone), one of that name" in found[0].what
+    assert "elsewhere" in found[1].what
+    assert "[topics]" in found[1].what
 
 
 # --- as a whole

@@ -135,3 +135,18 @@ def test_a_thread_of_a_library_that_fails_is_in_the_log(capsys: pytest.CaptureFi
     (line,) = (json.loads(text) for text in capsys.readouterr().err.splitlines())
     assert line["message"] == "thread heartbeat ended"
     assert "IndexError" in line["exception"]
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"), [(ConnectionResetError(104, "reset by peer"), False), (KeyError("x"), True)]
+)
+def test_a_connection_that_a_library_lost_is_one_line(error: Exception, shown: bool) -> None:
+    try:
+        raise error
+    except (ConnectionResetError, KeyError):
+        caught = sys.exc_info()
+    made = logging.LogRecord("kafka.net.transport", logging.ERROR, "transport.py", 1, "receiving", None, caught)
+    assert LibraryRepeats().filter(made)
+    text = TextFormatter().format(made)
+    assert ("Traceback" in text) == shown
+    assert str(error) in text
