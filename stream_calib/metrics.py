@@ -134,7 +134,7 @@ REJECTED = _counter(
 
 SCORES_SERVED = _counter(
     "stream_calib_scores_served_total",
-    "Scores written to `calibrated`, by status",
+    "Scores served, in `calibrated` or in answers to requests, by status",
     ["model", "status"],
     set_by="calibrate, live calibration",
 )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from stream_calib import metrics
-from stream_calib.errors import StreamCalibError
+from stream_calib.errors import ConfigurationError, StreamCalibError, TransportError
 from stream_calib.events.control import clock_record
 from stream_calib.live.forked_child import abandon, in_a_forked_child
 from stream_calib.live.waiting_rows import ServedRows, Taken, WaitingRows, records_of
@@ -121,7 +121,7 @@ class BlockWriter:
                 self._write()
                 self._pause_s = _FIRST_PAUSE_S
                 self._waiting.wait_for_batch(_FULL_BATCH_ROWS, _WRITE_EVERY_S)
-            except StreamCalibError as error:
+            except (TransportError, ConfigurationError) as error:
                 self._tell_away(error)
                 if self._give_up_s is None:
                     self._waiting.wait_for_close(self._pause_s)
