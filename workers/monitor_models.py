@@ -119,7 +119,8 @@ class MonitorModels:
             raise
         except (StateError, TopicRecreatedError) as error:
             opened = self.served.pop(key, None)
-            if (opened is None and key in self._constants) or (self._constants and not self.served):
+            # An older key that cannot be opened says nothing of a constant that is opened after it.
+            if key in self._constants if opened is None else self._constants and not self.served:
                 raise
             self.failed[key] = str(error)
             _LOG.error("%s is left alone, other models go on: %s", key, error)

@@ -12,6 +12,7 @@ from stream_calib.transport.port import Outgoing, TopicPartition
 from stream_calib.windows.state_store import Commit
 from tests.oracle.offline import Label, Score
 from tests.windows.monitors import GROUP, A, B, at, monitored
+from workers.deployment import open_registry
 
 pytestmark = pytest.mark.services
 CONSTANT = {"name_path": None, "version_path": None, "name": "m", "version": "1"}
@@ -136,6 +137,23 @@ def test_a_key_whose_state_is_of_another_configuration_is_left_alone(
         m.until_applied(B)
         assert m.positions(A, TopicPartition("blocks", 0)) == {None}
         m.until(lambda: any("failed" in s.facts for s in m.state(A).board.all(at(0))), "the status to say so")
+
+
+def test_an_older_version_under_other_settings_does_not_keep_a_new_one_from_starting(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monitored(redis_url, monkeypatch, model={**CONSTANT, "version": "2"}) as m:
+        open_registry(m.client, m.config).add(A)  # it was the configured one, and is registered before the new one
+        m.state(A).store.commit(Commit(fields={"generation": "of another horizon"}))
+        m.clocks(0)
+        m.traffic([B], 0, 40)
+        m.clocks(80)
+        with caplog.at_level(logging.ERROR):
+            monitor = m.start()
+            m.until_matured(30, B)
+        assert m.known() == [A, B]
+        assert monitor.ready() is None
+        assert any("m/1 is left alone" in record.getMessage() for record in caplog.records)
 
 
 def test_a_configured_key_whose_state_is_of_another_configuration_ends_the_role(
