@@ -12,7 +12,7 @@ from stream_calib.errors import TransportError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.memory import MemoryLog
-from stream_calib.transport.port import Outgoing
+from stream_calib.transport.port import Outgoing, TopicPartition
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.state_store import Commit
 from workers.deployment import connect_state, state_of
@@ -113,6 +113,19 @@ def test_records_from_the_future_are_clocks_that_differ() -> None:
     assert finding.level == "warn"
     assert "labels has a record of 90 s ahead" in finding.what
     assert "NTP" in finding.todo
+
+
+def test_a_record_that_came_while_the_log_was_asked_is_not_from_the_future() -> None:
+    class Slow(KafkaLikeLog):
+        def end_offset(self, partition: TopicPartition) -> int:
+            self.now += 10_000
+            self.produce([Outgoing(partition.topic, None, b"x", (), partition.partition)])
+            return super().end_offset(partition)
+
+    log = Slow()
+    create_topics(log, KAFKA)
+    found = by_subject(list(log_findings(log, KAFKA, "somewhere:9092", lambda: log.now)))
+    assert found["clock"].level == "ok"
 
 
 def test_a_topic_that_takes_more_than_is_read() -> None:
