@@ -115,7 +115,7 @@ def _record_sizes(log: Log, config: Config) -> list[Finding]:
 def _clocks(log: Log, config: Config, now_ms: Callable[[], int]) -> list[Finding]:
     """The newest records against the clock here: what the log took cannot be of the future."""
     topics = (config.topics.scores, config.topics.labels, config.topics.blocks)
-    ahead = {}
+    ahead: dict[str, int] = {}
     for topic in topics:
         for number in range(log.partitions(topic)):
             partition = TopicPartition(topic, number)
