@@ -19,7 +19,7 @@ from stream_calib.errors import ConfigurationError
 
 ClientValue = str | int | float | bool
 
-_SECRET_NAME = re.compile(r"passw|secret|token(?!_endpoint|\.endpoint)", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"passw|passphrase|secret|key\.pem|token(?!_endpoint|\.endpoint)", re.IGNORECASE)
 
 
 def read_secrets(secrets: Mapping[str, str], section: str) -> dict[str, str]:
@@ -56,7 +56,7 @@ class ClientSection(Section):
         for name in self.client:
             if _SECRET_NAME.search(name):
                 raise ValueError(
-                    f'client: {name} is a secret; name where it is: client_secrets = {{ {name} = "env:.." }}'
+                    f'client: {name} is a secret; name where it is: client_secrets = {{ "{name}" = "env:.." }}'
                 )
         for name, where in self.client_secrets.items():
             if not re.fullmatch(r"env:\w+|file:.+", where):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_calib.config import Config
-from stream_calib.config_file import load_config, redacted
+from stream_calib.config_file import load_config, redacted, tomllib
 from stream_calib.config_models import ScoreModel
 from stream_calib.config_values import duration_text, mask_url
 from stream_calib.errors import ConfigurationError
@@ -305,6 +305,27 @@ def test_off_switches_off_what_may_be_off(file: Path) -> None:
 # --- environment and secrets ----------------------------------------------------------------------------------
 
 SECRET = "redis://me:hunter2@db:6379/1"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sasl.password", "ssl.key.password", "ssl.key.pem", "sasl.oauthbearer.client.secret"),
+        *("sasl.oauthbearer.assertion.private.key.passphrase", "sasl_plain_password", "ssl_password"),
+    ],
+)
+def test_a_secret_in_the_file_is_refused_and_not_shown(file: Path, name: str) -> None:
+    (said,) = refusal(file, with_lines("log.client", f'"{name}" = "{SECRET}"'))
+    assert f'client_secrets = {{ "{name}" = "env:' in said
+    assert SECRET not in said
+
+
+@pytest.mark.parametrize("name", ["sasl.oauthbearer.token.endpoint.url", "ssl.ca.pem", "ssl.key.location"])
+def test_what_is_no_secret_may_be_in_the_file(file: Path, name: str) -> None:
+    file.write_text(with_lines("log.client", f'"{name}" = "value"'))
+    loaded = load_config(file, {})
+    assert loaded.log.client == {name: "value"}
+    assert tomllib.loads(redacted(loaded))["log"]["client"] == {name: "value"}
 
 
 def test_the_environment_wins_over_the_file(file: Path) -> None:
