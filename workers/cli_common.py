@@ -17,6 +17,7 @@ from rich.console import Console
 from stream_calib.config import Config
 from stream_calib.config_file import load_config
 from stream_calib.errors import StreamCalibError
+from stream_calib.transport.librdkafka_settings import LOGGER as LIBRDKAFKA_LOGGER
 
 CONFIG_VARIABLE = "STREAM_CALIB_CONFIG"
 
@@ -28,8 +29,6 @@ DEFAULT_CONFIG = Path("stream-calib.toml")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 _OURS = ("stream_calib", "workers")
-_LIBRDKAFKA = "stream_calib.librdkafka"
-"""What librdkafka itself logs."""
 
 console = Console(markup=False, emoji=False)
 """What is printed holds values of the users' records and reasons that they gave: brackets in them are no markup."""
@@ -39,7 +38,7 @@ def plain_logging() -> None:
     """Our own warnings as one readable line; what client libraries log says nothing that our errors do not say."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("warning: %(message)s"))
-    handler.addFilter(lambda record: record.name.startswith(_OURS) and record.name != _LIBRDKAFKA)
+    handler.addFilter(lambda record: record.name.startswith(_OURS) and record.name != LIBRDKAFKA_LOGGER.name)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
 
 
@@ -49,7 +48,7 @@ def readable_errors() -> Iterator[None]:
     try:
         yield
     except StreamCalibError as error:
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False)
+        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from error
 
 

@@ -16,12 +16,13 @@ from collections.abc import Callable, Collection
 from datetime import datetime, timezone
 
 from stream_calib.config_connections import TelemetrySection
+from stream_calib.transport.librdkafka_settings import LOGGER as LIBRDKAFKA_LOGGER
 
 FIELDS = ("model", "version", "outcome", "alert", "topic", "partition", "reason", "server")
 """Fields of a JSON line beside time, level, logger, role, message and exception. Never values of users' records."""
 
-_LIBRARIES = ("kafka", "stream_calib.librdkafka", "redis", "uvicorn", "asyncio", "opentelemetry", "urllib3")
-"""Their loggers; librdkafka is given one by us."""
+_LIBRARIES = ("kafka", LIBRDKAFKA_LOGGER.name, "redis", "uvicorn", "asyncio", "opentelemetry", "urllib3")
+"""Their loggers."""
 _LIBRARY_PREFIXES = tuple(f"{library}." for library in _LIBRARIES)
 _LIBRARY_REPEATS_AFTER_S = 60.0
 _PASSWORD_IN_ADDRESS = re.compile(r"(?<=://)[^/\s@'\"]*@")
@@ -63,13 +64,14 @@ class LibraryRepeats(logging.Filter):
         super().__init__()
         self._monotonic_s = monotonic_s
         self._spoken: dict[tuple[str, int, str], tuple[float, int]] = {}
-        """Place in the code and first word (all that librdkafka logs comes from one place) -> when it was let through,
-        and how often not since."""
+        """Place in the code -> when it was let through, and how often not since. All that librdkafka logs comes from
+        one place: there the first word, which says what it is about, counts too."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if not f"{record.name}.".startswith(_LIBRARY_PREFIXES):
             return True
-        now, place = self._monotonic_s(), (record.pathname, record.lineno, record.getMessage().partition(" ")[0])
+        about = record.getMessage().partition(" ")[0] if record.name == LIBRDKAFKA_LOGGER.name else ""
+        now, place = self._monotonic_s(), (record.pathname, record.lineno, about)
         spoken_s, left_out = self._spoken.get(place, (now - _LIBRARY_REPEATS_AFTER_S, 0))
         if now - spoken_s < _LIBRARY_REPEATS_AFTER_S:
             self._spoken[place] = (spoken_s, left_out + 1)

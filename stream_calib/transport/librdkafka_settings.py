@@ -16,6 +16,7 @@ from stream_calib.errors import ConfigurationError
 from stream_calib.transport.librdkafka_setting_names import COMMON, CONSUMER_ONLY, PRODUCER_ONLY
 
 LOGGER = logging.getLogger("stream_calib.librdkafka")
+"""To which librdkafka logs."""
 
 T = TypeVar("T")
 

@@ -96,7 +96,7 @@ def test_a_library_that_repeats_itself_is_heard_once_a_minute() -> None:
     heard: list[tuple[float, str]] = []
 
     def say(logger: str, line: int, text: str) -> None:
-        made = logging.LogRecord(logger, logging.ERROR, "manager.py", line, "failed: %s", (text,), None)
+        made = logging.LogRecord(logger, logging.ERROR, "manager.py", line, "%s", (text,), None)
         if repeats.filter(made):
             heard.append((now[0], made.getMessage()))
 
@@ -104,16 +104,18 @@ def test_a_library_that_repeats_itself_is_heard_once_a_minute() -> None:
         say("kafka.net.manager", 10, f"try {step}")
         now[0] += 1.0
     say("kafka.net.manager", 11, "another place")
-    for _ in range(3):
-        say("stream_calib.librdkafka", 12, "TIMEOUT")
+    for step in range(3):
+        say("stream_calib.librdkafka", 12, f"TIMEOUT of {step}")
+        say("redis", 13, f"{step} tries")
         say("stream_calib.librdkafka_consumer", 12, "ours")
     assert heard == [
-        (1_000.0, "failed: try 0"),
-        (1_060.0, "failed: try 60 (and 59 like it since the last)"),
-        (1_120.0, "failed: try 120 (and 59 like it since the last)"),
-        (1_130.0, "failed: another place"),
-        (1_130.0, "failed: TIMEOUT"),
-        *[(1_130.0, "failed: ours")] * 3,
+        (1_000.0, "try 0"),
+        (1_060.0, "try 60 (and 59 like it since the last)"),
+        (1_120.0, "try 120 (and 59 like it since the last)"),
+        (1_130.0, "another place"),
+        (1_130.0, "TIMEOUT of 0"),
+        (1_130.0, "0 tries"),
+        *[(1_130.0, "ours")] * 3,
     ]
 
 
