@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from stream_calib.errors import StreamCalibError
 from workers import (
     cli_config,
     cli_doctor,
@@ -30,6 +32,8 @@ from workers.deployment import open_log, open_state
 from workers.logs import set_up_logging
 from workers.run import ROLES, run_roles
 from workers.topic_setup import create_topics
+
+_LOG = logging.getLogger(__name__)
 
 HTTP_LISTEN_VARIABLE = "STREAM_CALIB_HTTP_LISTEN"
 
@@ -118,7 +122,12 @@ def _run(roles: list[str], config: Path, http: str | None, log_level: LogLevel |
             os.environ[HTTP_LISTEN_VARIABLE] = http
         loaded = load(config)
         set_up_logging(loaded.telemetry, ROLES, log_level.value if log_level else None)
-        run_roles(roles, loaded)
+        try:
+            run_roles(roles, loaded)
+        except StreamCalibError as error:
+            # In the log's own form: what collects it expects a time and a level, or JSON.
+            _LOG.error("%s", error)
+            raise typer.Exit(1) from error
 
 
 @app.command(

@@ -233,6 +233,10 @@ def test_the_command_line_names_the_address_and_one_that_is_taken_is_an_error(tm
         assert done.returncode == 1
         assert f"http.listen = 127.0.0.1:{port}: cannot listen there" in done.stderr
         assert "Traceback" not in done.stderr
+        as_json = deployed.write_config("json.toml", {"telemetry": {"log_format": "json"}})
+        done = command_line(*command[:-1], str(as_json), environ=deployed.environ)
+        last = json.loads(done.stderr.splitlines()[-1])
+        assert (last["level"], last["message"].startswith("http.listen")) == ("error", True)
         done = command_line("run", "--role", "refit", "--http", "9400", "--config", str(deployed.config_file))
         assert done.returncode == 1
         assert 'http.listen = "9400"' in done.stderr
