@@ -113,7 +113,7 @@ def test_attributes_by_event_and_by_column_are_the_same() -> None:
     by_event = reader.read(
         "probability", [0.1, 0.2, 0.3], [{"region": "a", "x": 1}, {}, {"device": 2}], None, None, None
     )
-    columns = {"region": ["a", None, ""], "device": np.array([None, None, 2], dtype=object), "x": [1]}
+    columns: dict[str, Any] = {"region": ["a", None, ""], "device": np.array([None, None, 2], dtype=object), "x": [1]}
     by_column = reader.read("probability", [0.1, 0.2, 0.3], columns, None, None, None)
     wanted = [("a", "__missing__"), ("__missing__", "__missing__"), ("__missing__", "2")]
     for found in (by_event, by_column):
