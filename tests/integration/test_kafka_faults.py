@@ -28,20 +28,20 @@ def test_each_role_is_killed_in_the_middle_and_started_again(
     with deployment(tmp_path, SETTINGS, kafka=kafka) as deployed:
         running = deployed.start_all(*ROLES)
         feed = Feed(deployed, some_days, fault_random)
-        for role in ("calibrate", "monitor", "calibrate", "monitor"):
-            feed.catch(running[role])
-            running[role].kill()
-            running[role] = deployed.restart(running[role])
-        feed.write(2)
+        feed.write(5)
         refit, alert = running["refit"], running["alert"]
         deployed.until(
             lambda: _halted(refit, lambda: bool(deployed.fields()["open_request"])), "a refit at work", PATIENCE_S
         )
         refit.kill()
-        deployed.restart(refit)
+        deployed.restart(refit)  # which waits half a minute, for the lease of the one that was killed
+        for role in ("calibrate", "monitor", "calibrate", "monitor"):
+            feed.catch(running[role])
+            running[role].kill()
+            running[role] = deployed.restart(running[role])
         feed.write(feed.left)
         # What there is to be alerted depends on the flights; where that is nothing, it is killed at rest.
-        at_rest = time.monotonic() + AWAY_S
+        at_rest = time.monotonic() + 2 * AWAY_S
         deployed.until(
             lambda: _halted(alert, lambda: waiting(deployed.state.store) > 0) or time.monotonic() > at_rest,
             "an alert",
