@@ -151,7 +151,7 @@ def _memory(info: Mapping[str, Any], clustered: bool) -> _Found:
     whose = "maxmemory" if limit else "the machine's memory (maxmemory is not set)"
     if not all_of_it:
         return
-    what = f"uses {_size(used)} of {_size(all_of_it)}, {whose}"
+    what = f"uses {size_text(used)} of {size_text(all_of_it)}, {whose}"
     if used > _MEMORY_WARNING * all_of_it:
         yield (
             "warn",
@@ -182,8 +182,9 @@ def _cluster(client: ClusterClient) -> Iterator[ServerFinding]:
     )
 
 
-def _size(n: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6)):
-        if n >= size:
-            return f"{n / size:.1f} {unit}"
-    return f"{n / 1000:.0f} kB"
+def size_text(count: int) -> str:
+    """Bytes as `1.2 GB`, `34 MB`, `5 kB`."""
+    for unit, scale in (("GB", 10**9), ("MB", 10**6)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}" if count < 10 * scale else f"{count / scale:,.0f} {unit}"
+    return f"{count / 1_000:.0f} kB"

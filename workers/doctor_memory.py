@@ -10,6 +10,7 @@ from redis.exceptions import NoPermissionError
 from stream_calib.config import Config
 from stream_calib.config_values import duration_text
 from stream_calib.errors import StateUnavailableError
+from stream_calib.redis_checks import size_text
 from stream_calib.redis_clients import ClusterClient, RedisClient
 from stream_calib.redis_connection import answering
 from stream_calib.windows.pane_record import PaneNames
@@ -51,13 +52,13 @@ def memory_finding(found: Estimate, limit_bytes: int | None, where_from: str, co
     horizon = duration_text(config.windows.horizon_ms)
     what = (
         f"{found.events_per_s:,.1f} events/s ({where_from}) x horizon {horizon}: about {found.pending_scores:,} pending"
-        f" scores, {size(found.join_bytes)}"
+        f" scores, {size_text(found.join_bytes)}"
     )
     if found.cells_bytes_a_day is not None:
-        what += f"; cells, which are kept, {size(found.cells_bytes_a_day)} a day"
+        what += f"; cells, which are kept, {size_text(found.cells_bytes_a_day)} a day"
     if limit_bytes is None:
         return Finding("ok", "memory needed", what)
-    what += f"; the server has {size(limit_bytes)}"
+    what += f"; the server has {size_text(limit_bytes)}"
     if found.join_bytes > limit_bytes:
         todo = "more memory, or a shorter windows.horizon; when it is full the monitors stop, and nothing is lost"
         return Finding("fail", "memory needed", what, todo)
@@ -85,14 +86,6 @@ def server_memory(client: RedisClient) -> int | None:
                 return None
             total += found
     return total
-
-
-def size(count: int) -> str:
-    """`1.2 GB`, `34 MB`, `5 kB`."""
-    for unit, scale in (("GB", 10**9), ("MB", 10**6)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}" if count < 10 * scale else f"{count / scale:,.0f} {unit}"
-    return f"{count / 1_000:.0f} kB"
 
 
 def _bytes_a_pane(store: StateStore) -> float | None:

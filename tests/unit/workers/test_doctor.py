@@ -10,6 +10,7 @@ import pytest
 from stream_calib.config import Config
 from stream_calib.errors import TransportError
 from stream_calib.events.contracts import ModelKey
+from stream_calib.redis_checks import size_text
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.memory import MemoryLog
 from stream_calib.transport.port import Outgoing, TopicPartition
@@ -18,7 +19,7 @@ from stream_calib.windows.state_store import Commit
 from workers.deployment import connect_state, state_of
 from workers.doctor import Doctor
 from workers.doctor_log import events_per_s, log_findings
-from workers.doctor_memory import PENDING_SCORE_BYTES, estimate, memory_finding, server_memory, size
+from workers.doctor_memory import PENDING_SCORE_BYTES, estimate, memory_finding, server_memory
 from workers.doctor_state import counted_topic_findings, model_findings, server_findings
 from workers.findings import Finding
 from workers.status_board import MemberStatus
@@ -196,7 +197,12 @@ def test_memory_is_held_against_the_servers(limit: int | None, level: str) -> No
 
 
 def test_sizes_as_people_read_them() -> None:
-    assert [size(n) for n in (5_000, 34_000_000, 1_200_000_000, 64_000_000_000)] == ["5 kB", "34 MB", "1.2 GB", "64 GB"]
+    assert [size_text(n) for n in (5_000, 34_000_000, 1_200_000_000, 64_000_000_000)] == [
+        "5 kB",
+        "34 MB",
+        "1.2 GB",
+        "64 GB",
+    ]
 
 
 # --- the state
