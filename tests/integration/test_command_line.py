@@ -73,7 +73,7 @@ def test_help_has_an_example(command: tuple[str, ...]) -> None:
     done = command_line(*command, "--help")
     assert done.returncode == 0
     assert "Usage" in done.stdout
-    if command not in ((), ("config",), ("topics",), ("snapshot",)):
+    if command not in ((), ("config",), ("topics",), ("snapshot",), ("models",)):
         assert "Example" in done.stdout
 
 
