@@ -35,7 +35,7 @@ from redis.utils import HIREDIS_AVAILABLE
 
 from stream_calib import metrics, redis_clients
 from stream_calib.config_connections import RedisSection
-from stream_calib.errors import ConfigurationError, StreamCalibError
+from stream_calib.errors import ConfigurationError, StateError, StreamCalibError
 from stream_calib.redis_checks import inspect_server
 from stream_calib.redis_clients import ClusterClient, RedisClient, is_worth_another_try, passes_with_time, pipelined
 from stream_calib.redis_settings import redis_settings
@@ -44,6 +44,8 @@ _LOG = logging.getLogger(__name__)
 
 _REFUSALS = ("BUSY", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN", "OOM", "UNBLOCKED")
 """Error replies of a server that works but cannot do it now. Other error replies are faults of this program."""
+
+_GRANT = "allow this user the keys sc:* and the commands that docs/operations.md names under Rights (ACL SETUSER)"
 
 _WRAPPED_READ_ONLY = "-READONLY"
 _SENTINEL_ASKED = re.compile(r"host=([^,()]+),port=([0-9]+).*?> - ([^,]+)")
@@ -115,8 +117,8 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]:
-    """Maps what a server that is away, full, busy or failing over raises to `error_class`; other error replies are bugs
-    and pass.
+    """Maps what a server that is away, full, busy or failing over raises to `error_class`, rights that are missing to
+    ConfigurationError, and keys of another type to StateError; other error replies are bugs and pass.
 
     `doing` completes the sentence "... while <doing>".
     """
@@ -124,7 +126,10 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
         yield
     except (AuthenticationError, AuthorizationError, NoPermissionError) as error:
         metrics.STATE_ERRORS.labels("access").inc()
-        raise ConfigurationError(f"the Redis-compatible server refused access while {doing}: {error}") from error
+        todo = _GRANT if isinstance(error, NoPermissionError) else "see user and password of its address"
+        raise ConfigurationError(
+            f"the Redis-compatible server refused access while {doing}: {error}; {todo}"
+        ) from error
     except (OutOfMemoryError, ReadOnlyError, BusyLoadingError, NoScriptError) as error:
         # A script is sent again where it is missing; that it is missing then too is somebody flushing scripts just now.
         metrics.STATE_ERRORS.labels("refused").inc()
@@ -142,6 +147,16 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
         if str(error).startswith(_REFUSALS) or passes_with_time(error):
             metrics.STATE_ERRORS.labels("refused").inc()
             raise error_class(f"the Redis-compatible server refused while {doing}: {error}") from error
+        if "DB index" in str(error):
+            raise ConfigurationError(
+                f"the Redis-compatible server has no database of that number ({error}), while {doing}: correct the"
+                " end of its address; a cluster has only 0"
+            ) from error
+        if str(error).startswith("WRONGTYPE"):
+            raise StateError(
+                f"the Redis-compatible server has, under a key of ours, something that is not ours, while {doing}:"
+                f" {error}; whoever wrote it needs a database of its own; put a backup of this one back"
+            ) from error
         raise
     except (RedisClusterException, ClusterError) as error:
         if "Cluster mode is not enabled" in str(error):

@@ -94,7 +94,7 @@ class RoleLoop(threading.Thread):
     def _close(self) -> None:
         try:
             self.role.close()
-        except (StateUnavailableError, TransportError) as error:
+        except StreamCalibError as error:
             # Giving leases up only saves the others the wait for their end.
             _LOG.warning("%s ends without giving up what it held: %s", self.role.name, error)
 

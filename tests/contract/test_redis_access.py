@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from stream_calib.config_connections import ClientValue, RedisSection
-from stream_calib.errors import ConfigurationError, StateUnavailableError
+from stream_calib.errors import ConfigurationError, StateError, StateUnavailableError
 from stream_calib.redis_checks import ServerFinding, inspect_server
 from stream_calib.redis_clients import ClusterClient, RedisClient
 from stream_calib.redis_connection import answering, check_server, connect
@@ -128,6 +128,31 @@ def test_a_right_that_is_missing_is_named(server: RedisProcess) -> None:
     refused = pytest.raises(ConfigurationError, match=r"refused access while running commit\.lua: .*evalsha")
     with connect(f"redis://calib:hunter2@{server.address}") as client, refused:
         RedisState(client, MODEL).commit(Commit({}, {"a": "1"}))
+
+
+def test_what_to_allow_is_said(server: RedisProcess) -> None:
+    allow(server, "calib", *STATE_RIGHTS, "resetkeys", "~other:*")
+    refused = pytest.raises(ConfigurationError, match=r"refused access while .*sc:\*.*Rights")
+    with connect(f"redis://calib:hunter2@{server.address}") as client, refused:
+        RedisState(client, MODEL).read(("a",))
+
+
+def test_a_database_that_the_server_does_not_have_is_a_configuration_error(server: RedisProcess) -> None:
+    refused = pytest.raises(ConfigurationError, match="no database of that number")
+    with refused, answering(StateUnavailableError, "connecting"):
+        connect(f"redis://{server.address}/99")
+
+
+def test_a_key_that_somebody_else_wrote_is_a_state_that_cannot_be_used(server: RedisProcess) -> None:
+    with connect(f"redis://{server.address}") as client:
+        state = RedisState(client, MODEL)
+        state.commit(Commit({}, {"a": "1"}))
+        (key,) = client.keys("sc:*f")
+        client.delete(key)
+        client.rpush(key, "x")
+        with pytest.raises(StateError, match="not ours") as caught:
+            state.read(("a",))
+    assert not isinstance(caught.value, StateUnavailableError)
 
 
 def test_servers_and_sentinels_have_users_of_their_own(

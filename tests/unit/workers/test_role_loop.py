@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from stream_calib.errors import (
+    ConfigurationError,
     PositionLostError,
     StateError,
     StateUnavailableError,
@@ -170,3 +171,16 @@ def test_a_role_that_cannot_be_opened_is_opened_again() -> None:
     loop.start()
     loop.join(20)
     assert (role.opened, role.steps, loop.error) == (2, [], None)
+
+
+def test_an_end_that_is_refused_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    class Refused(Scripted):
+        def close(self) -> None:
+            raise ConfigurationError("no right to drop a status")
+
+    stop = threading.Event()
+    loop = RoleLoop(Refused(stop, []), stop, idle_wait_s=0.0)
+    loop.start()
+    loop.join(20)
+    assert "scripted ends without giving up what it held: no right to drop a status" in caplog.text
+    assert "Traceback" not in caplog.text
