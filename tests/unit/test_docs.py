@@ -105,6 +105,13 @@ def test_files_that_are_named_are_there(page: Path) -> None:
     assert [name for name in names if not any((root / name).exists() for root in (ROOT, ROOT / "stream_calib"))] == []
 
 
+def test_the_file_map_has_every_package() -> None:
+    (file_map,) = re.findall(r"^## File map\n(.*)", text(ROOT / "docs/architecture.md"), re.DOTALL | re.MULTILINE)
+    packages = {path.parent.name for path in (ROOT / "stream_calib").glob("*/__init__.py")}
+    assert len(packages) >= 10
+    assert [name for name in packages if f"`stream_calib/{name}/`" not in file_map] == []
+
+
 # --- settings
 
 
