@@ -152,7 +152,7 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
                 f"the Redis-compatible server has no database of that number ({error}), while {doing}: correct the"
                 " end of its address; a cluster has only 0"
             ) from error
-        if str(error).startswith("WRONGTYPE"):
+        if "WRONGTYPE" in str(error):
             raise StateError(
                 f"the Redis-compatible server has, under a key of ours, something that is not ours, while {doing}:"
                 f" {error}; whoever wrote it needs a database of its own; put a backup of this one back"

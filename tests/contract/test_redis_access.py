@@ -147,12 +147,15 @@ def test_a_key_that_somebody_else_wrote_is_a_state_that_cannot_be_used(server: R
     with connect(f"redis://{server.address}") as client:
         state = RedisState(client, MODEL)
         state.commit(Commit({}, {"a": "1"}))
-        (key,) = client.keys("sc:*f")
-        client.delete(key)
-        client.rpush(key, "x")
-        with pytest.raises(StateError, match="not ours") as caught:
-            state.read(("a",))
-    assert not isinstance(caught.value, StateUnavailableError)
+        shards = RedisShards(client, MODEL, 3, SETTINGS)
+        shards.attach()
+        for key in client.keys("sc:*f") + client.keys("sc:*m"):
+            client.delete(key)
+            client.rpush(key, "x")
+        for read in (lambda: state.read(("a",)), shards.progress):
+            with pytest.raises(StateError, match="not ours") as caught:
+                read()
+            assert not isinstance(caught.value, StateUnavailableError)
 
 
 def test_servers_and_sentinels_have_users_of_their_own(
