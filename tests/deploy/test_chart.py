@@ -130,6 +130,28 @@ def test_rules_and_board_are_those_of_deploy(objects: list[dict[str, Any]]) -> N
     assert _one(objects, "ConfigMap", "release-stream-calib-dashboard")["data"]["stream-calib.json"] == board
 
 
+def test_serve_is_a_workload_behind_a_service_of_its_own() -> None:
+    objects = _objects("--set", "serve.enabled=true", "--set", "serve.replicas=3")
+    name = "release-stream-calib-serve"
+    workload = _one(objects, "Deployment", name)
+    assert workload["spec"]["replicas"] == 3
+    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["serve"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    labels = dict(_pods(objects))[name]["metadata"]["labels"]
+    service = _one(objects, "Service", name)
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert not any(
+        service["spec"]["selector"].items() <= p["metadata"]["labels"].items() for n, p in _pods(objects) if n != name
+    )
+    monitor = _one(objects, "ServiceMonitor", "release-stream-calib")
+    assert not monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert _one(objects, "PodDisruptionBudget", name)["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    for found in objects:
+        if found["kind"] not in _OF_THE_OPERATOR:
+            kubernetes_validate.validate(found, _KUBERNETES, strict=True)
+
+
 def test_what_is_optional_is_off_by_itself() -> None:
     objects = [o for o in yaml.safe_load_all(render(CHART, "--set", "config=x", "--set", "createTopics=false")) if o]
     assert {o["kind"] for o in objects} == {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "StatefulSet"}
