@@ -26,14 +26,23 @@ class RedisState(StateStore):
     """See StateStore. `client` answers bytes (`decode_responses=False`)."""
 
     def __init__(self, client: RedisClient, model_key: ModelKey) -> None:
-        self._client = client
+        self._client, self._model_key = client, model_key
         self._tag = f"sc:{{{model_key}}}:"
         self._fields_key = self._tag + "f"
 
     def read(self, names: Sequence[str]) -> dict[str, str | None]:
         with answering(StateUnavailableError, "reading state fields"):
             values: list[bytes | None] = self._client.hmget(self._fields_key, list(names))  # type: ignore[assignment]  # bytes
-        return {n: None if v is None else v.decode() for n, v in zip(names, values, strict=True)}
+        return {n: None if v is None else self._text(n, v) for n, v in zip(names, values, strict=True)}
+
+    def _text(self, name: str, value: bytes) -> str:
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise StateError(
+                f"the field {name} of {self._model_key} is not UTF-8, so it was not written by this program: put a"
+                " backup of the state back"
+            ) from error
 
     def commit(self, change: Commit) -> bool:
         keys = [self._fields_key]

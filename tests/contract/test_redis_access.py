@@ -143,13 +143,13 @@ def test_a_database_that_the_server_does_not_have_is_a_configuration_error(serve
         connect(f"redis://{server.address}/99")
 
 
-def test_a_key_that_somebody_else_wrote_is_a_state_that_cannot_be_used(server: RedisProcess) -> None:
+def test_what_somebody_else_wrote_is_a_state_that_cannot_be_used(server: RedisProcess) -> None:
     with connect(f"redis://{server.address}") as client:
-        state = RedisState(client, MODEL)
-        state.commit(Commit({}, {"a": "1"}))
-        shards = RedisShards(client, MODEL, 3, SETTINGS)
-        shards.attach()
-        for key in client.keys("sc:*f") + client.keys("sc:*m"):
+        state, shards = RedisState(client, MODEL), RedisShards(client, MODEL, 3, SETTINGS)
+        client.hset(f"sc:{{{MODEL}}}:f", "a", b"\xff")
+        with pytest.raises(StateError, match="the field a of m/1 is not UTF-8"):
+            state.read(("a",))
+        for key in (f"sc:{{{MODEL}}}:f", f"sc:{{{MODEL}/1}}:m"):
             client.delete(key)
             client.rpush(key, "x")
         for read in (lambda: state.read(("a",)), shards.progress):
