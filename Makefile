@@ -20,7 +20,7 @@ demo: setup ## Stream ten months of flights through all roles; prints the figure
 	$(BIN)/stream-calib demo
 
 test: setup lint ## Lint and all tests; starts the services that they need and ends them
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 test-fast: setup lint ## Lint and the tests that need no services, in under a minute
 	$(BIN)/python -m pytest -m "not services and not deploy" -n auto $(PYTEST_ARGS)
