@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -352,3 +356,19 @@ def test_where_blocks_are_written_ids_are_needed(redis_url: str) -> None:
         calibrator.calibrate([0.5, 7], event_ids=["a", "b"])
         calibrator.calibrate([8], event_ids=["c"])
     assert len(log.read(TopicPartition("live", 0), 0, 10)) == 1
+
+
+def test_what_the_pages_show_runs(redis_client: redis.Redis, redis_url: str) -> None:
+    version = publish(redis_client, key=ModelKey("churn", "1"))
+    root = Path(__file__).parents[2]
+    for page in ("README.md", "docs/live.md"):
+        shown = re.findall(
+            r"^```python\n(.*?)^```", (root / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        )
+        (script,) = [block for block in shown if "from_url" in block]
+        address = "redis://127.0.0.1:6379"
+        assert address in script
+        done = subprocess.run(
+            [sys.executable, "-c", script.replace(address, redis_url)], check=True, capture_output=True, text=True
+        )
+        assert done.stdout.split()[-2:] == [version, "calibrated"]
