@@ -12,7 +12,7 @@ from kafka.errors import FencedInstanceIdError, KafkaError, KafkaTimeoutError
 
 from stream_calib.errors import FencedError, TransportError
 from stream_calib.transport.kafka_errors import MEMBERSHIP_LOST, transport_error
-from stream_calib.transport.kafka_positions import check_same_topic
+from stream_calib.transport.kafka_positions import check_same_topic, id_as_metadata
 from stream_calib.transport.kafka_topics import TopicCatalogue
 from stream_calib.transport.kafka_writer import AnotherProcessError
 from stream_calib.transport.port import StartAt, TopicPartition
@@ -48,7 +48,7 @@ class GroupPositions:
     def offsets(self, positions: Mapping[TopicPartition, int]) -> dict[KafkaPartition, Any]:
         """As they are committed."""
         return {
-            KafkaPartition(*partition): OffsetAndMetadata(offset, self._ids[partition.topic], -1)
+            KafkaPartition(*partition): OffsetAndMetadata(offset, id_as_metadata(self._ids[partition.topic]), -1)
             for partition, offset in positions.items()
         }
 

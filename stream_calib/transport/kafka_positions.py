@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 
 from stream_calib.errors import FencedError, PositionLostError, TopicRecreatedError
@@ -11,14 +12,22 @@ from stream_calib.transport.port import TopicPartition
 _LOG = logging.getLogger(__name__)
 
 _HELD_BACK_FOR_S = 10.0
+_TOPIC_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def id_as_metadata(topic_id: str) -> str:
+    """As it is committed. confluent-kafka ends metadata with a zero, and reads on to the next where there is none."""
+    return f"{topic_id}\0"
 
 
 def check_same_topic(group: str, topic: str, id_now: str, id_then: str | None) -> None:
     """Raises TopicRecreatedError when positions of the topic `id_then` are about to be used on the topic `id_now`.
 
-    `id_then` is kept as the metadata of committed offsets; there is none where somebody has set the offsets by hand.
+    `id_then` is kept as the metadata of committed offsets (`id_as_metadata`); there is none where somebody has set the
+    offsets by hand, or by a tool with metadata of its own.
     """
-    if id_then and id_then != id_now:
+    found = _TOPIC_ID.match(id_then or "")
+    if found is not None and found[0] != id_now:
         raise TopicRecreatedError(
             f"topic {topic} was deleted and created again: the positions of group {group} are of the old one; reset the"
             " group's offsets to go on with the new one"
