@@ -35,6 +35,10 @@ class FencedError(TransportError):
     """Another member owns the partition now; nothing of the batch was written, and the batch must be dropped."""
 
 
+class AnotherProcessError(FencedError):
+    """Another process has joined the group under this one's static identity; one of the two has to end."""
+
+
 class PositionLostError(TransportError):
     """The log no longer holds the position asked for: records between it and the log's start are gone.
 

@@ -20,51 +20,29 @@ from stream_calib.config_connections import LogSection
 from stream_calib.errors import TransportError
 from stream_calib.transport.kafka_consumer import KafkaMember
 from stream_calib.transport.kafka_errors import translated
+from stream_calib.transport.kafka_log import WRITE_WITHIN_MS, LogOnKafka
 from stream_calib.transport.kafka_records import records_of
 from stream_calib.transport.kafka_settings import ClientSettings
 from stream_calib.transport.kafka_topics import TopicCatalogue, opened
 from stream_calib.transport.kafka_writer import PlainWriter, TransactionalWriter
-from stream_calib.transport.port import Log, Outgoing, Record, StartAt, TopicPartition
+from stream_calib.transport.port import Record, StartAt, TopicPartition
 
-_WRITE_WITHIN_MS = 30_000
 _READ_WITHIN_S = 10.0
 _SLICE_MS = 100
 _LOOK_AGAIN_S = 0.1
 _COORDINATOR_SOON = (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError)
-_SETTLED_AFTER_MS = 2_000
-"""A transaction that the brokers abort for its age is answered this much later."""
 
 
-class KafkaLog(Log):
+class KafkaLog(LogOnKafka):
     """See `Log`. Not thread-safe; connects when it is first asked something."""
 
     def __init__(self, section: LogSection) -> None:
         """Raises ConfigurationError for settings that cannot be used."""
-        self._section = section
         self._settings = ClientSettings(section)
         self._topics = TopicCatalogue(self._settings, section.metadata_max_age_ms)
-        self._writer = PlainWriter(self._topics, self._settings, _WRITE_WITHIN_MS)
+        self._writer = PlainWriter(self._topics, self._settings, WRITE_WITHIN_MS)
+        super().__init__(section, self._topics, self._writer)
         self._reader: Any = None
-
-    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        if partitions < 1:
-            raise TransportError(f"topic {topic} with {partitions} partitions: at least 1 is needed")
-        found = self._topics.create(topic, partitions, self._section.replication_factor, settings or {})
-        if found != partitions:
-            raise TransportError(f"topic {topic} exists with {found} partitions, not {partitions}")
-
-    def partitions(self, topic: str) -> int:
-        return self._topics.identity(topic).partitions
-
-    def topic_id(self, topic: str) -> str:
-        return self._topics.identity(topic).id
-
-    def end_offset(self, partition: TopicPartition) -> int:
-        return self._topics.end_offsets([partition])[partition]
-
-    def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
-        found = self._topics.offsets({partition: max(0, time_ms)})[partition]
-        return found if found >= 0 else self.end_offset(partition)
 
     def topic_settings(self, topic: str) -> Mapping[str, str] | None:
         self.partitions(topic)
@@ -94,20 +72,8 @@ class KafkaLog(Log):
                 time.sleep(_LOOK_AGAIN_S)
         return {partition.partition: entry.offset for partition, entry in found.items() if entry.offset >= 0}
 
-    def try_transaction(self) -> None:
-        if self._section.delivery != "exactly_once":
-            return
-        writer = self._transactional_writer(f"{self._section.group_prefix}.trial")
-        try:
-            writer.try_one()
-        finally:
-            writer.close()
-
     def server_version(self) -> str | None:
         return f"{'.'.join(map(str, self._topics.protocol_version()))} or later"
-
-    def produce(self, outputs: Sequence[Outgoing]) -> None:
-        self._writer.write(outputs)
 
     def consumer(
         self,
@@ -119,10 +85,10 @@ class KafkaLog(Log):
     ) -> KafkaMember:
         name = self._group_name(group)
         writer: TransactionalWriter | PlainWriter
-        if self._section.delivery == "exactly_once":
-            writer = self._transactional_writer(f"{name}.{self._section.instance_id or member}")
+        if self._has_transactions:
+            writer = self._transactions(self._transactional_id(name, member))
         else:
-            writer = PlainWriter(self._topics, self._settings, _WRITE_WITHIN_MS)
+            writer = PlainWriter(self._topics, self._settings, WRITE_WITHIN_MS)
         return KafkaMember(self._settings.consumer(name, member), self._topics, writer, topics, start)
 
     def read(self, partition: TopicPartition, start: int, max_records: int) -> list[Record]:
@@ -166,9 +132,5 @@ class KafkaLog(Log):
         self._close_reader()
         self._topics.close()
 
-    def _group_name(self, group: str) -> str:
-        return f"{self._section.group_prefix}.{group}"
-
-    def _transactional_writer(self, transactional_id: str) -> TransactionalWriter:
-        timeout_ms = self._section.transaction_timeout_ms + _SETTLED_AFTER_MS
-        return TransactionalWriter(self._topics, self._settings, transactional_id, timeout_ms)
+    def _transactions(self, transactional_id: str) -> TransactionalWriter:
+        return TransactionalWriter(self._topics, self._settings, transactional_id, self._transaction_within_ms)

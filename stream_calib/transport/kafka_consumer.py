@@ -22,16 +22,16 @@ from kafka.errors import (
 )
 from kafka.structs import MemberState
 
-from stream_calib.errors import TransportError
+from stream_calib.errors import AnotherProcessError, TransportError
 from stream_calib.transport.fetch_buffers import Buffer, take_fairly
 from stream_calib.transport.kafka_errors import transport_error
 from stream_calib.transport.kafka_group import GroupPositions, NotKnownYetError, is_same_membership
 from stream_calib.transport.kafka_joining import JoiningConsumer
-from stream_calib.transport.kafka_positions import HeldBack, not_read_here, positions_lost
+from stream_calib.transport.kafka_positions import HeldBack, joined_as_we_did, positions_lost, refuse_what_was_not_read
 from stream_calib.transport.kafka_records import records_of
 from stream_calib.transport.kafka_topics import TopicCatalogue, opened
-from stream_calib.transport.kafka_writer import AnotherProcessError, PlainWriter, TransactionalWriter
-from stream_calib.transport.port import Consumer, OffsetRange, Outgoing, PolledBatch, StartAt, TopicPartition
+from stream_calib.transport.kafka_writer import PlainWriter, TransactionalWriter
+from stream_calib.transport.port import Consumer, Outgoing, PolledBatch, StartAt, TopicPartition
 
 _LOG = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class KafkaMember(Consumer):
             self._pause_what_is_full(client, max_records)
             self._fetch(client, wait_ms)
             self._settle(client)
-            ready = {p: buffer for p, buffer in self._buffers.items() if p not in self._unsettled}
+            ready = self._settled()
             waiting = any(buffer.position < buffer.fetched for p, buffer in ready.items() if p not in self._paused)
             wait_ms = min(_SLICE_MS, (deadline - time.monotonic()) * 1_000)
             if waiting or wait_ms <= 0:
@@ -108,10 +108,7 @@ class KafkaMember(Consumer):
 
     def commit(self, outputs: Sequence[Outgoing], positions: Mapping[TopicPartition, int]) -> None:
         try:
-            for partition, offset in positions.items():
-                buffer = self._buffers.get(partition)
-                if buffer is None or partition in self._unsettled or offset > buffer.position:
-                    raise not_read_here(self._group, partition, offset)
+            refuse_what_was_not_read(self._group, self._settled(), positions, has_outputs=bool(outputs))
             offsets = self._positions.offsets(positions)
             if isinstance(self._writer, TransactionalWriter):
                 if outputs:
@@ -179,10 +176,7 @@ class KafkaMember(Consumer):
 
     def _stopped_by_another_process(self) -> AnotherProcessError:
         self._replaced = True
-        return AnotherProcessError(
-            f"another process has joined group {self._group} as {self._settings.get('group_instance_id')}: each process"
-            " needs a log.instance_id of its own; end one of the two"
-        )
+        return joined_as_we_did(self._group, self._settings.get("group_instance_id"))
 
     # --- positions
 
@@ -200,6 +194,9 @@ class KafkaMember(Consumer):
                 return
             if offset is not None:
                 self._begin(client, partition, offset)
+
+    def _settled(self) -> dict[TopicPartition, Buffer]:
+        return {p: buffer for p, buffer in self._buffers.items() if p not in self._unsettled}
 
     def _begin(self, client: Any, partition: TopicPartition, offset: int) -> None:
         self._buffers[partition].begin(offset)
@@ -257,13 +254,10 @@ class KafkaMember(Consumer):
         try:
             at_end = self._at_end(client, ready)
         except TransportError:
-            self._take_back(client, ranges)
+            for partition, span in ranges.items():  # nobody has seen these records
+                self._begin(client, partition, span.start)
             raise
         return PolledBatch(records, ranges, at_end)
-
-    def _take_back(self, client: Any, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
-        for partition, span in ranges.items():
-            self._begin(client, partition, span.start)
 
     def _at_end(self, client: Any, ready: Mapping[TopicPartition, Buffer]) -> frozenset[TopicPartition]:
         """Asks for the ends only of partitions that are past the last one known."""
@@ -288,7 +282,7 @@ class KafkaMember(Consumer):
 
     def _raise_when_lost(self, error: KafkaError) -> None:
         self._check_topics(now=True)
-        positions = {p: buffer.fetched for p, buffer in self._buffers.items() if p not in self._unsettled}
+        positions = {p: buffer.fetched for p, buffer in self._settled().items()}
         unread = [p for p in positions if p not in self._paused]
         lost = positions_lost(
             {p: positions[p] for p in unread}, self._topics.first_offsets(unread), self._topics.end_offsets(unread)

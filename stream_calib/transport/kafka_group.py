@@ -10,11 +10,10 @@ from kafka import OffsetAndMetadata
 from kafka import TopicPartition as KafkaPartition
 from kafka.errors import FencedInstanceIdError, KafkaError, KafkaTimeoutError
 
-from stream_calib.errors import FencedError, TransportError
+from stream_calib.errors import AnotherProcessError, FencedError, TransportError
 from stream_calib.transport.kafka_errors import MEMBERSHIP_LOST, transport_error
 from stream_calib.transport.kafka_positions import check_same_topic, id_as_metadata
 from stream_calib.transport.kafka_topics import TopicCatalogue
-from stream_calib.transport.kafka_writer import AnotherProcessError
 from stream_calib.transport.port import StartAt, TopicPartition
 
 _LOG = logging.getLogger(__name__)

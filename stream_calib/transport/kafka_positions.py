@@ -1,4 +1,5 @@
-"""How positions of a Kafka group are judged, whatever the client: of another topic, lost, or held back."""
+"""How members and positions of a Kafka group are judged, whatever the client: of another topic, lost, not ours any
+more, or held back."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 
-from stream_calib.errors import FencedError, PositionLostError, TopicRecreatedError
+from stream_calib.errors import AnotherProcessError, FencedError, PositionLostError, TopicRecreatedError
+from stream_calib.transport.fetch_buffers import Buffer
 from stream_calib.transport.port import TopicPartition
 
 _LOG = logging.getLogger(__name__)
@@ -51,10 +53,28 @@ def positions_lost(
     return PositionLostError("; ".join(texts), lost) if lost else None
 
 
-def not_read_here(group: str, partition: TopicPartition, offset: int) -> FencedError:
-    return FencedError(
-        f"{partition} up to {offset} was not read by this member of group {group} since it got the partition;"
-        " drop the batch and poll again"
+def refuse_what_was_not_read(
+    group: str, buffers: Mapping[TopicPartition, Buffer], positions: Mapping[TopicPartition, int], *, has_outputs: bool
+) -> None:
+    """Raises FencedError where a position that is to be committed is of a batch of an earlier assignment: the outputs
+    of such a batch may be another member's by now. Without outputs a group may go back, as far as it likes.
+
+    `buffers`: of the partitions that are assigned now and whose position is known.
+    """
+    for partition, offset in positions.items():
+        buffer = buffers.get(partition)
+        if buffer is None or not (buffer.begun if has_outputs else 0) <= offset <= buffer.position:
+            raise FencedError(
+                f"{partition} up to {offset} was not read by this member of group {group} since it got the partition;"
+                " drop the batch and poll again"
+            )
+
+
+def joined_as_we_did(group: str, identity: str | None) -> AnotherProcessError:
+    """`identity`: the static one."""
+    return AnotherProcessError(
+        f"another process has joined group {group} as {identity}: each process needs a log.instance_id of its own; end"
+        " one of the two"
     )
 
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, OffsetSpec
 from kafka import TopicPartition as KafkaPartition
@@ -21,22 +21,13 @@ from kafka.net.compat import KafkaNetClient
 
 from stream_calib.errors import ConfigurationError, TransportError, UnknownTopicError
 from stream_calib.transport.kafka_errors import connection_error, transport_error
+from stream_calib.transport.kafka_log import TopicIdentity
 from stream_calib.transport.kafka_settings import ClientSettings
 from stream_calib.transport.port import TopicPartition
 
 T = TypeVar("T")
 
-_KNOWN_WITHIN_S = 10.0
 _ENDS_WITHIN_MS = 3_000
-_LOOK_AGAIN_S = 0.02
-_BROKERS_DEFAULT = -1
-
-
-class TopicIdentity(NamedTuple):
-    """A topic as it is now. `id`: minted by the brokers at creation."""
-
-    id: str
-    partitions: int
 
 
 def opened(kind: Callable[..., T], settings: Mapping[str, Any]) -> T:
@@ -102,27 +93,15 @@ class TopicCatalogue:
         except KafkaError as error:
             raise transport_error(error, doing) from error
 
-    def create(self, topic: str, partitions: int, replication_factor: int | None, settings: Mapping[str, str]) -> int:
-        """The number of partitions that the topic has, whether or not it was there before."""
-        wanted = {
-            "num_partitions": partitions,
-            "replication_factor": replication_factor or _BROKERS_DEFAULT,
-            "configs": dict(settings),
-        }
+    def create(self, topic: str, partitions: int, replication_factor: int, settings: Mapping[str, str]) -> None:
+        """Does nothing where it exists. `replication_factor`: -1 for the brokers' default."""
+        wanted = {"num_partitions": partitions, "replication_factor": replication_factor, "configs": dict(settings)}
 
         def create(admin: Any) -> None:
             with suppress(TopicAlreadyExistsError):
                 admin.create_topics({topic: wanted}, wait_for_metadata=True)
 
         self.ask(f"creating topic {topic}", create)
-        deadline = time.monotonic() + _KNOWN_WITHIN_S
-        while True:  # it takes a moment until every broker knows it
-            try:
-                return self.identity(topic).partitions
-            except UnknownTopicError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_LOOK_AGAIN_S)
 
     def identity(self, topic: str) -> TopicIdentity:
         """Raises UnknownTopicError where there is no such topic."""
@@ -155,8 +134,12 @@ class TopicCatalogue:
         known = self._counts.get(topic)
         return (known is not None and partition < known[1]) or partition < self.identity(topic).partitions
 
-    def offsets(self, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, int]:
-        """By OffsetSpec or epoch milliseconds; -1 where nothing answers to it."""
+    def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Of the first records of those broker times (epoch milliseconds) or later; -1 where there is none."""
+        return self._offsets(times_ms)
+
+    def _offsets(self, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, int]:
+        """By OffsetSpec or epoch milliseconds."""
         specs = {KafkaPartition(*partition): spec for partition, spec in wanted.items()}
         found = self.ask(
             f"asking for offsets of {', '.join(map(str, wanted))}",
@@ -165,11 +148,11 @@ class TopicCatalogue:
         return {TopicPartition(*partition): answer.offset for partition, answer in found.items()}
 
     def first_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self.offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        return self._offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """As readers of committed records see them: before the first transaction that is still open."""
-        return self.offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+        return self._offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
 
     def current_ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """`end_offsets` at less than half its cost, for every poll; of partitions that are known to exist."""

@@ -17,7 +17,7 @@ from kafka.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 
-from stream_calib.errors import FencedError, TransportError
+from stream_calib.errors import AnotherProcessError, FencedError, TransportError
 from stream_calib.transport.kafka_errors import MEMBERSHIP_LOST, transport_error
 from stream_calib.transport.kafka_producer import BoundedProducer, Queued
 from stream_calib.transport.kafka_settings import ClientSettings
@@ -192,7 +192,3 @@ class TransactionalWriter(Writer):
                 " log.transaction_timeout; drop the batch and poll again"
             )
         return transport_error(error, f"committing transaction {self._id}")
-
-
-class AnotherProcessError(FencedError):
-    """Another process runs under this one's static identity."""

@@ -6,69 +6,34 @@ import time
 from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer as Client
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from stream_calib.config_connections import LogSection
-from stream_calib.errors import TransportError, UnknownTopicError
+from stream_calib.errors import TransportError
+from stream_calib.transport.kafka_log import WRITE_WITHIN_MS, LogOnKafka
 from stream_calib.transport.librdkafka_consumer import LibrdkafkaConsumer
 from stream_calib.transport.librdkafka_errors import transport_error
 from stream_calib.transport.librdkafka_records import split
 from stream_calib.transport.librdkafka_settings import ClientSettings
 from stream_calib.transport.librdkafka_topics import REQUEST_TIMEOUT_S, TopicCatalogue, client
 from stream_calib.transport.librdkafka_writer import PlainWriter, TransactionalWriter
-from stream_calib.transport.port import Log, Outgoing, Record, StartAt, TopicPartition
+from stream_calib.transport.port import Record, StartAt, TopicPartition
 
-_WRITE_TIMEOUT_MS = 30_000
-_BROKERS_DEFAULT = -1
-_LOOK_AGAIN_S = 0.02
 _SLICE_S = 0.1
 
 
-class LibrdkafkaLog(Log):
+class LibrdkafkaLog(LogOnKafka):
     """See `Log`. Not thread-safe."""
 
     def __init__(self, section: LogSection) -> None:
         """Raises ConfigurationError for settings that cannot be used. Connects when it is first asked something."""
-        self._section = section
         self._settings = ClientSettings(section)
         self._topics = TopicCatalogue(self._settings, section.metadata_max_age_ms)
-        self._writer = PlainWriter(self._topics, self._settings, _WRITE_TIMEOUT_MS)
+        self._writer = PlainWriter(self._topics, self._settings, WRITE_WITHIN_MS)
+        super().__init__(section, self._topics, self._writer)
         self._reader: Client | None = None
-
-    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        if partitions < 1:
-            raise TransportError(f"topic {topic} with {partitions} partitions: at least 1 is needed")
-        wanted = NewTopic(
-            topic,
-            num_partitions=partitions,
-            replication_factor=self._section.replication_factor or _BROKERS_DEFAULT,
-            config=dict(settings or {}),
-        )
-        asked = self._topics.admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S)[topic]
-        try:
-            self._topics.wait_for(asked, f"creating topic {topic}")
-        except TransportError as error:
-            cause = error.__cause__
-            if not isinstance(cause, KafkaException) or cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
-        found = self._wait_until_known(topic)
-        if found != partitions:
-            raise TransportError(f"topic {topic} exists with {found} partitions, not {partitions}")
-
-    def partitions(self, topic: str) -> int:
-        return self._topics.identity(topic).partitions
-
-    def topic_id(self, topic: str) -> str:
-        return self._topics.identity(topic).id
-
-    def end_offset(self, partition: TopicPartition) -> int:
-        return self._topics.end_offsets([partition])[partition]
-
-    def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
-        found = self._topics.offsets({partition: max(0, time_ms)})[partition]
-        return found if found >= 0 else self.end_offset(partition)
 
     def topic_settings(self, topic: str) -> Mapping[str, str] | None:
         resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -85,18 +50,6 @@ class LibrdkafkaLog(Log):
         found = self._topics.wait_for(asked, f"asking for the positions of group {name}")
         return {p.partition: p.offset for p in found.topic_partitions if p.offset >= 0}
 
-    def try_transaction(self) -> None:
-        if self._section.delivery != "exactly_once":
-            return
-        writer = self._transactional_writer(f"{self._section.group_prefix}.trial")
-        try:
-            writer.try_one()
-        finally:
-            writer.close()
-
-    def produce(self, outputs: Sequence[Outgoing]) -> None:
-        self._writer.write(outputs)
-
     def consumer(
         self,
         group: str,
@@ -107,10 +60,10 @@ class LibrdkafkaLog(Log):
     ) -> LibrdkafkaConsumer:
         name = self._group_name(group)
         writer: TransactionalWriter | PlainWriter
-        if self._section.delivery == "exactly_once":
-            writer = self._transactional_writer(f"{name}.{self._section.instance_id or member}")
+        if self._has_transactions:
+            writer = self._transactions(self._transactional_id(name, member))
         else:
-            writer = PlainWriter(self._topics, self._settings, _WRITE_TIMEOUT_MS)
+            writer = PlainWriter(self._topics, self._settings, WRITE_WITHIN_MS)
         settings = self._settings.consumer(name, member)
         return LibrdkafkaConsumer(settings, self._topics, writer, topics, start, self._section.metadata_max_age_ms)
 
@@ -152,20 +105,5 @@ class LibrdkafkaLog(Log):
         assert self._reader is not None
         return list(self._reader.consume(1, _SLICE_S))
 
-    def _group_name(self, group: str) -> str:
-        return f"{self._section.group_prefix}.{group}"
-
-    def _transactional_writer(self, transactional_id: str) -> TransactionalWriter:
-        timeout_ms = self._section.transaction_timeout_ms + 2_000
-        return TransactionalWriter(self._topics, self._settings, transactional_id, timeout_ms)
-
-    def _wait_until_known(self, topic: str) -> int:
-        """A created topic takes a moment until every broker knows it. Returns its number of partitions."""
-        deadline = time.monotonic() + REQUEST_TIMEOUT_S
-        while True:
-            try:
-                return self.partitions(topic)
-            except UnknownTopicError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_LOOK_AGAIN_S)
+    def _transactions(self, transactional_id: str) -> TransactionalWriter:
+        return TransactionalWriter(self._topics, self._settings, transactional_id, self._transaction_within_ms)

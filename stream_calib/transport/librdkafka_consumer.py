@@ -10,10 +10,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 
-from stream_calib.errors import FencedError, TransportError
+from stream_calib.errors import AnotherProcessError, TransportError
 from stream_calib.transport.fetch_buffers import Buffer, take_fairly
-from stream_calib.transport.kafka_positions import HeldBack, not_read_here, positions_lost
-from stream_calib.transport.librdkafka_errors import UNKNOWN_TOPIC, AnotherProcessError, is_fatal, transport_error
+from stream_calib.transport.kafka_positions import HeldBack, positions_lost, refuse_what_was_not_read
+from stream_calib.transport.librdkafka_errors import UNKNOWN_TOPIC, is_fatal, transport_error
 from stream_calib.transport.librdkafka_member import GroupMember, Reading
 from stream_calib.transport.librdkafka_records import split
 from stream_calib.transport.librdkafka_topics import TopicCatalogue
@@ -90,7 +90,9 @@ class LibrdkafkaConsumer(Consumer):
 
     def commit(self, outputs: Sequence[Outgoing], positions: Mapping[TopicPartition, int]) -> None:
         try:
-            self._refuse_when_fenced(positions, bool(outputs))
+            settled = {p: buffer for p, buffer in self._buffers.items() if p not in self._unsettled}
+            readable = settled if self._member.is_in_group else {}
+            refuse_what_was_not_read(self._member.group, readable, positions, has_outputs=bool(outputs))
             if isinstance(self._writer, PlainWriter):
                 self._writer.write(outputs)
             elif outputs:
@@ -102,7 +104,7 @@ class LibrdkafkaConsumer(Consumer):
         except TransportError as error:
             self._unsettled.update(p for p in positions if p in self._buffers)
             if isinstance(error, AnotherProcessError):
-                raise FencedError(str(self._member.replaced())) from error
+                raise self._member.replaced() from error
             raise
 
     def committed(self, partition: TopicPartition) -> int | None:
@@ -273,19 +275,6 @@ class LibrdkafkaConsumer(Consumer):
         for partition, position in lost.items():
             self._seeks[partition] = position
             self._lost.discard(partition)
-
-    def _refuse_when_fenced(self, positions: Mapping[TopicPartition, int], has_outputs: bool) -> None:
-        """What was not read under the assignment in force belongs to a batch of an earlier one: its outputs may be
-        another member's by now."""
-        for partition, offset in positions.items():
-            buffer = self._buffers.get(partition)
-            if (
-                buffer is None
-                or not self._member.is_in_group
-                or partition in self._unsettled
-                or not (buffer.begun if has_outputs else 0) <= offset <= buffer.position
-            ):
-                raise not_read_here(self._member.group, partition, offset)
 
     def _must_own(self, partition: TopicPartition) -> None:
         if partition not in self._buffers:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-from stream_calib.errors import FencedError, TransportError, UnknownTopicError
-
-
-class AnotherProcessError(FencedError):
-    """Another process runs under this one's static identity."""
-
+from stream_calib.errors import TransportError, UnknownTopicError
 
 UNKNOWN_TOPIC = frozenset(
     {

@@ -17,12 +17,11 @@ from confluent_kafka import Consumer as Client
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 
-from stream_calib.errors import FencedError, TransportError
-from stream_calib.transport.kafka_positions import check_same_topic
+from stream_calib.errors import AnotherProcessError, FencedError, TransportError
+from stream_calib.transport.kafka_positions import check_same_topic, joined_as_we_did
 from stream_calib.transport.librdkafka_errors import (
     ANOTHER_PROCESS,
     MEMBERSHIP_LOST,
-    AnotherProcessError,
     is_brokers_away,
     is_fatal,
     is_not_let_in,
@@ -74,7 +73,7 @@ class GroupMember:
         self._kept: dict[TopicPartition, Reading] = {}
         self._away: KafkaError | None = None
         self._fatal: KafkaError | None = None
-        self._replaced: TransportError | None = None
+        self._replaced: AnotherProcessError | None = None
         self.identity = b""
         """The group's metadata, as transactions need it, of the assignment that is in force."""
 
@@ -228,12 +227,9 @@ class GroupMember:
             self._on_revoked()
         return transport_error(error, self._doing)
 
-    def replaced(self) -> TransportError:
+    def replaced(self) -> AnotherProcessError:
         """Another process runs under this one's static identity: every later poll fails with the same error."""
-        self._replaced = TransportError(
-            f"another process has joined group {self.group} as {self._settings.get('group.instance.id')}: each process"
-            " needs a log.instance_id of its own; end one of the two"
-        )
+        self._replaced = joined_as_we_did(self.group, self._settings.get("group.instance.id"))
         return self._replaced
 
     def raise_when_failed(self) -> None:

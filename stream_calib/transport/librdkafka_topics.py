@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from stream_calib.errors import TransportError, UnknownTopicError
+from stream_calib.transport.kafka_log import TopicIdentity
 from stream_calib.transport.librdkafka_errors import (
     NO_LEADER_YET,
     UNKNOWN_TOPIC,
@@ -32,13 +33,6 @@ _LEADERS_WITHIN_S = 5.0
 _LOOK_AGAIN_S = 0.02
 
 
-class TopicIdentity(NamedTuple):
-    """A topic as it is now. `id`: minted by the brokers at creation."""
-
-    id: str
-    partitions: int
-
-
 class TopicCatalogue:
     """Answers from the brokers, raised as TransportError when there are none. Not thread-safe."""
 
@@ -51,6 +45,17 @@ class TopicCatalogue:
         self._remembered_s = remembered_ms / 1_000
         self._counts: dict[str, tuple[float, int]] = {}
         self._trouble: KafkaError | None = None
+
+    def create(self, topic: str, partitions: int, replication_factor: int, settings: Mapping[str, str]) -> None:
+        """Does nothing where it exists. `replication_factor`: -1 for the brokers' default."""
+        wanted = NewTopic(topic, partitions, replication_factor, config=dict(settings))
+        asked = self.admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S)[topic]
+        try:
+            self.wait_for(asked, f"creating topic {topic}")
+        except TransportError as error:
+            cause = error.__cause__
+            if not isinstance(cause, KafkaException) or cause.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
 
     def identity(self, topic: str) -> TopicIdentity:
         """Identity and partitions now. Raises UnknownTopicError where there is no such topic."""
@@ -78,14 +83,18 @@ class TopicCatalogue:
         return self.identity(topic).partitions
 
     def first_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self.offsets(dict.fromkeys(partitions, OFFSET_BEGINNING))
+        return self._offsets(dict.fromkeys(partitions, OFFSET_BEGINNING))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """As readers of committed records see them: before the first transaction that is still open."""
-        return self.offsets(dict.fromkeys(partitions, OFFSET_END))
+        return self._offsets(dict.fromkeys(partitions, OFFSET_END))
 
-    def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """By epoch milliseconds, OFFSET_BEGINNING or OFFSET_END; -1 where no record is as young as that.
+    def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Of the first records of those broker times (epoch milliseconds) or later; -1 where there is none."""
+        return self._offsets(times_ms)
+
+    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """By epoch milliseconds, OFFSET_BEGINNING or OFFSET_END.
 
         All partitions in one go. (The admin client's own call for it has been seen never to answer.)
         """

@@ -10,11 +10,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from stream_calib.errors import FencedError, TransportError
+from stream_calib.errors import AnotherProcessError, FencedError, TransportError
 from stream_calib.transport.librdkafka_errors import (
     ANOTHER_PROCESS,
     MEMBERSHIP_LOST,
-    AnotherProcessError,
     is_fatal,
     transport_error,
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +16,8 @@ from kafka.admin import MemberToRemove
 from stream_calib.config_connections import LogSection
 from stream_calib.errors import UnknownTopicError
 from stream_calib.transport.kafka import KafkaLog
-from stream_calib.transport.port import Log, TopicPartition
+from stream_calib.transport.kafka_consumer import KafkaMember
+from stream_calib.transport.port import Log, StartAt, TopicPartition
 from tests.contract.transports import RUN, WAIT_S, Transport
 
 _LOOK_AGAIN_S = 0.01
@@ -23,11 +25,26 @@ _TIMES = {"session_timeout": "3s", "transaction_timeout": "2900ms", "metadata_ma
 
 
 class SettledKafkaLog(KafkaLog):
-    """Knows when the ends of all transactions have reached a topic."""
+    """Knows when the ends of all transactions have reached a topic; its end is that of the members that are left."""
 
     def __init__(self, section: LogSection, operator: Any) -> None:
         super().__init__(section)
         self._operator = operator
+        self._members = ExitStack()
+
+    def consumer(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        member: str,
+        start: StartAt = StartAt(),  # noqa: B008 - StartAt is an immutable tuple
+    ) -> KafkaMember:
+        return self._members.enter_context(super().consumer(group, topics, member=member, start=start))
+
+    def close(self) -> None:
+        self._members.close()
+        super().close()
 
     def wait_for_open_transactions(self, topic: str) -> None:
         asked = {KafkaPartition(topic, p): OffsetSpec.LATEST for p in range(self.partitions(topic))}

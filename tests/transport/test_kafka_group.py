@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from kafka import KafkaAdminClient
 
 from stream_calib.errors import FencedError, TransportError
 from stream_calib.transport.kafka import KafkaLog
-from stream_calib.transport.port import Consumer, Outgoing, Record, TopicPartition
+from stream_calib.transport.port import Consumer, Outgoing, TopicPartition
 from tests.kafka_services import fresh_name
 from tests.transport.kafka_logs import kafka_section, log, topic
+from tests.transport.kafka_members import echo, process, written
 from tests.transport.kafka_polling import (
     join,
     numbered,
@@ -28,40 +25,6 @@ from tests.transport.kafka_polling import (
 
 __all__ = ["log", "topic"]
 
-_ROOT = Path(__file__).parents[2]
-
-
-class Process:
-    """A running tests.transport.kafka_process that holds its records."""
-
-    def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "tests.transport.kafka_process", *arguments]
-        self.popen = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._answer() == "held"
-
-    def tell(self, order: str) -> str:
-        assert self.popen.stdin is not None
-        self.popen.stdin.write(f"{order}\n")
-        self.popen.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> str:
-        assert self.popen.stdout is not None
-        return self.popen.stdout.readline().strip()
-
-
-@contextmanager
-def process(*arguments: str) -> Iterator[Process]:
-    started = Process(*arguments)
-    try:
-        yield started
-    finally:
-        started.popen.kill()
-        started.popen.wait()
-        for pipe in (started.popen.stdin, started.popen.stdout):
-            assert pipe is not None
-            pipe.close()
-
 
 @pytest.fixture
 def out(log: KafkaLog) -> str:
@@ -69,18 +32,6 @@ def out(log: KafkaLog) -> str:
     name = fresh_name("out")
     log.create_topic(name, 1)
     return name
-
-
-def echo(records: list[Record], out: str) -> list[Outgoing]:
-    return [Outgoing(out, r.key, r.value) for r in records]
-
-
-def written(log: KafkaLog, out: str) -> list[bytes | None]:
-    """Everything visible on the topic, once nothing of it is open or on its way any more."""
-    log.produce([Outgoing(out, None, b"last")])
-    with log.consumer(fresh_name("look"), [out], member="a") as consumer:
-        records = poll_until(consumer, lambda _, records: bool(records) and records[-1].value == b"last")[1]
-    return values(records)[:-1]
 
 
 def polled_in_turn(members: list[Consumer], is_so: Callable[[], bool]) -> None:
@@ -150,10 +101,15 @@ def test_what_was_read_before_a_partition_was_lost_is_refused_after_it_came_back
             polled_in_turn([one, two], lambda: bool(two.assignment()) and len(one.assignment()) == 1)
             (moved,) = two.assignment()
         polled_in_turn([one], lambda: len(one.assignment()) == 2)
+        of_moved = [record for record in held if record.source == moved]
         one.seek(moved, 3)
         with pytest.raises(FencedError, match="was not read by this member"):
-            one.commit(echo(held, out), {moved: 5})
+            one.commit(echo(of_moved, out), {moved: 5})
         assert one.position(moved) == 0
+        one.seek(moved, 3)
+        poll_until(one, lambda batch, _: moved in batch.at_end)
+        with pytest.raises(FencedError, match="was not read by this member"):
+            one.commit(echo(of_moved[:2], out), {moved: 2})
     assert written(log, out) == []
 
 
@@ -162,7 +118,7 @@ def test_a_process_killed_within_a_transaction_leaves_nothing(
 ) -> None:
     prefix = fresh_name("test")
     log.produce(numbered(5, topic=topic, partition=0))
-    with process(kafka_bootstrap, prefix, topic, out, "5") as killed:
+    with process("kafka", kafka_bootstrap, prefix, topic, out, "5") as killed:
         assert killed.tell("write") == "written"
         killed.popen.send_signal(signal.SIGKILL)
         killed.popen.wait()
@@ -178,7 +134,7 @@ def test_a_process_killed_within_a_transaction_leaves_nothing(
 def test_a_zombie_writes_nothing_and_lives_on(kafka_bootstrap: str, log: KafkaLog, topic: str, out: str) -> None:
     prefix = fresh_name("test")
     log.produce(numbered(5, topic=topic, partition=0))
-    with process(kafka_bootstrap, prefix, topic, out, "5") as zombie:
+    with process("kafka", kafka_bootstrap, prefix, topic, out, "5") as zombie:
         zombie.popen.send_signal(signal.SIGSTOP)
         with (
             KafkaLog(kafka_section(kafka_bootstrap, group_prefix=prefix)) as other,

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from stream_calib.errors import FencedError, TransportError
 from stream_calib.transport.librdkafka import LibrdkafkaLog
-from stream_calib.transport.port import Outgoing, Record, TopicPartition
+from stream_calib.transport.port import Outgoing, TopicPartition
 from tests.kafka_services import fresh_name
+from tests.transport.kafka_members import echo, process, written
 from tests.transport.kafka_polling import (
     join,
     numbered,
@@ -29,43 +25,6 @@ from tests.transport.librdkafka_logs import log, log_section, topic
 
 __all__ = ["log", "topic"]
 
-_ROOT = Path(__file__).parents[2]
-
-
-class Process:
-    """A running tests.transport.librdkafka_process."""
-
-    def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "tests.transport.librdkafka_process", *arguments]
-        self.popen = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self.answer() == "held"
-
-    def tell(self, order: str) -> str:
-        self.send(order)
-        return self.answer()
-
-    def send(self, order: str) -> None:
-        assert self.popen.stdin is not None
-        self.popen.stdin.write(f"{order}\n")
-        self.popen.stdin.flush()
-
-    def answer(self) -> str:
-        assert self.popen.stdout is not None
-        return self.popen.stdout.readline().strip()
-
-
-@contextmanager
-def process(*arguments: str) -> Iterator[Process]:
-    started = Process(*arguments)
-    try:
-        yield started
-    finally:
-        started.popen.kill()
-        started.popen.wait()
-        for pipe in (started.popen.stdin, started.popen.stdout):
-            assert pipe is not None
-            pipe.close()
-
 
 @pytest.fixture
 def out(log: LibrdkafkaLog) -> str:
@@ -73,18 +32,6 @@ def out(log: LibrdkafkaLog) -> str:
     name = fresh_name("out")
     log.create_topic(name, 1)
     return name
-
-
-def echo(records: list[Record], out: str) -> list[Outgoing]:
-    return [Outgoing(out, r.key, r.value) for r in records]
-
-
-def written(log: LibrdkafkaLog, out: str) -> list[bytes | None]:
-    """Everything visible on the topic, once nothing of it is open or on its way any more."""
-    log.produce([Outgoing(out, None, b"last")])
-    with log.consumer(fresh_name("look"), [out], member="a") as consumer:
-        records = poll_until(consumer, lambda _, records: bool(records) and records[-1].value == b"last")[1]
-    return values(records)[:-1]
 
 
 def test_outputs_and_positions_are_one(log: LibrdkafkaLog, topic: str, out: str) -> None:
@@ -131,7 +78,7 @@ def test_a_process_killed_within_a_transaction_leaves_nothing(
 ) -> None:
     prefix = fresh_name("test")
     log.produce(numbered(5, topic=topic, partition=0))
-    with process(kafka_bootstrap, prefix, topic, out, "5") as killed:
+    with process("librdkafka", kafka_bootstrap, prefix, topic, out, "5") as killed:
         assert killed.tell("write") == "written"
         killed.popen.send_signal(signal.SIGKILL)
         killed.popen.wait()
@@ -147,7 +94,7 @@ def test_a_process_killed_within_a_transaction_leaves_nothing(
 def test_a_zombie_writes_nothing_and_lives_on(kafka_bootstrap: str, log: LibrdkafkaLog, topic: str, out: str) -> None:
     prefix = fresh_name("test")
     log.produce(numbered(5, topic=topic, partition=0))
-    with process(kafka_bootstrap, prefix, topic, out, "5") as zombie:
+    with process("librdkafka", kafka_bootstrap, prefix, topic, out, "5") as zombie:
         zombie.popen.send_signal(signal.SIGSTOP)
         with (
             LibrdkafkaLog(log_section(kafka_bootstrap, group_prefix=prefix)) as other,
