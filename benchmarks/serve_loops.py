@@ -90,7 +90,8 @@ def librdkafka(bootstrap: str, source: str, target: str) -> None:
         producer.begin_transaction()
         for record in batch:
             partition, offset = record.partition(), record.offset()
-            assert partition is not None and offset is not None
+            assert partition is not None
+            assert offset is not None
             producer.produce(target, record.value(), record.key(), partition)
             ends[partition] = offset + 1
         producer.send_offsets_to_transaction(
