@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from stream_calib.calibration.served_map import ServedMap
 from stream_calib.errors import DamagedSnapshotError, SnapshotError, StateUnavailableError
 from stream_calib.snapshot.compiled import compile_snapshot
+from stream_calib.snapshot.history import pointer_moves
 from stream_calib.snapshot.model import LevelSnapshot, ResolvedSnapshot, decode_snapshot, resolve, sequence_of
 from stream_calib.windows.state_store import Commit, StateStore
 
@@ -125,7 +125,7 @@ class SnapshotFollower:
                 return False
         except DamagedSnapshotError:
             return False  # `_take` finds that it names no snapshot
-        moves = [json.loads(raw) for raw in self._state.entries("history", 0)]
+        moves = pointer_moves(self._state)
         places = [i for i, move in enumerate(moves) if move["version"] == held.version]
         if not places:
             return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.canonical import sha256_hex
 from stream_calib.snapshot.changes import REFIT_LEASE, Change, LogChanges, Moment
 from stream_calib.snapshot.decision_log import DecisionLog, Entry, Manual, Pin, Request, Rollback, Settled, Unpin
+from stream_calib.snapshot.history import pointer_moves
 from stream_calib.snapshot.model import (
     LevelSnapshot,
     ResolvedSnapshot,
@@ -74,8 +74,8 @@ class SnapshotStore:
 
     def history(self) -> list[dict[str, Any]]:
         """Every move of the pointer (publish, rollback), and pin and unpin, oldest first: {what, version, before, pane,
-        actor, reason, time_ms, ...}."""
-        return [json.loads(raw) for raw in self._state.entries("history", 0)]
+        actor, reason, time_ms, ...}. Raises StateError where one cannot be read."""
+        return pointer_moves(self._state)
 
     def reports(self) -> list[RefitReport]:
         """Every refit's report, oldest first. Raises StateError where one cannot be read."""

@@ -83,10 +83,16 @@ def register_inputs(shards: ShardStore, state: StateStore, starts: Mapping[str, 
 
 
 def recorded_inputs(state: StateStore, count: int) -> dict[str, Mark]:
-    """The first `count` inputs on record -> their first marks."""
+    """The first `count` inputs on record -> their first marks. Raises StateError where one cannot be read."""
     found = {}
     for raw in state.entries(INPUTS, 0, count):
-        input_key, position, clock_ms = msgspec.json.decode(raw, type=tuple[str, int, int | None])
+        try:
+            input_key, position, clock_ms = msgspec.json.decode(raw, type=tuple[str, int, int | None])
+        except msgspec.DecodeError as error:
+            raise StateError(
+                f"an entry of the list `{INPUTS}` cannot be read ({error}); the model key's state is damaged: put a"
+                " backup back"
+            ) from error
         found[input_key] = Mark(position, clock_ms, clock_ms)
     return found
 

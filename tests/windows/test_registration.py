@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_calib.errors import StateUnavailableError, TopicRecreatedError
+from stream_calib.errors import StateError, StateUnavailableError, TopicRecreatedError
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.input_batch import EMPTY_LABELS, Records
 from stream_calib.windows.intake import Intake
@@ -256,3 +256,10 @@ def test_records_since_a_position_are_those_that_are_left() -> None:
         for name in ("position", "append_time_ms", "row_record", "clock_record", "clock_time_ms"):
             np.testing.assert_array_equal(getattr(left, name), getattr(expected, name), name)
         np.testing.assert_array_equal(left.rows.fingerprint, expected.rows.fingerprint)
+
+
+def test_an_input_on_record_that_cannot_be_read_is_a_damaged_state(backend: Backend) -> None:
+    state = backend.state()
+    state.commit(Commit(fields={"inputs": "1"}, appends={"inputs": [b"{garbage"]}))
+    with pytest.raises(StateError, match="`inputs` cannot be read"):
+        recorded_inputs(state, 1)

@@ -79,6 +79,13 @@ def test_sequences_go_on_and_parents_chain(state: Interrupted, store: SnapshotSt
     assert [m["before"] for m in store.history()] == [None, *versions[:2]]
 
 
+def test_a_history_that_cannot_be_read_is_a_damaged_state(state: Interrupted, store: SnapshotStore) -> None:
+    published(state, store, 1)
+    state.commit(Commit(appends={"history": [b"{garbage"]}))
+    with pytest.raises(StateError, match="`history` cannot be read"):
+        store.history()
+
+
 def test_the_same_candidate_gets_the_same_version_whatever_the_clock(state: Interrupted) -> None:
     append(state, request("r1", 9))
     first = SnapshotStore(state, ModelKey("m", "1"), "g", 1_000, lambda: 5).publish(structure("r1"), report("r1"), "1")
