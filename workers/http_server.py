@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import uvicorn
 from prometheus_client import REGISTRY
@@ -27,6 +28,7 @@ from stream_calib.errors import ConfigurationError
 
 _FINISH_REQUESTS_WITHIN_S = 2
 _END_WITHIN_S = 5.0
+_SEND_WITHIN_S = 10.0
 
 
 class HttpServer:
@@ -65,7 +67,7 @@ class HttpServer:
         listening = _listen(self._http.listen)
         host, port = listening.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config)
         # Until the thread takes them, requests wait in the socket's backlog.
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [listening]}, name="http", daemon=True
@@ -102,6 +104,33 @@ def _listen(address: str) -> socket.socket:
         raise ConfigurationError(
             f"http.listen = {address}: cannot listen there: {error}; write host:port of this machine, with a free port"
         ) from error
+
+
+class _Server(uvicorn.Server):
+    """Closes connections that owe a request for too long: each takes one of the files that a process may have open, and
+    the process's other connections are to the log and the state."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._looked_s = time.monotonic()
+        self._owing: dict[Any, object] = {}
+        """Connection -> the request that it was in the middle of at the last look, None before its first."""
+
+    async def on_tick(self, counter: int) -> bool:
+        now = time.monotonic()
+        if now - self._looked_s >= _SEND_WITHIN_S:
+            self._looked_s = now
+            self._close_slow()
+        return await super().on_tick(counter)
+
+    def _close_slow(self) -> None:
+        """Those that have sent neither the rest of their request nor another one since the last look."""
+        connections: list[Any] = list(self.server_state.connections)
+        owing = {one: one.cycle for one in connections if one.cycle is None or one.cycle.more_body}
+        for connection, request in owing.items():
+            if connection in self._owing and self._owing[connection] is request:
+                connection.transport.close()
+        self._owing = owing
 
 
 async def _metrics(request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import ssl
@@ -20,6 +21,7 @@ from starlette.routing import Route
 
 from stream_calib.config_connections import HttpSection
 from stream_calib.errors import ConfigurationError
+from workers import http_server
 from workers.bearer_token import bearer_token
 from workers.health import Health
 from workers.http_server import HttpServer
@@ -209,3 +211,26 @@ def test_the_port_is_free_again_after_stop() -> None:
         address = server.address
     with HttpServer(HttpSection(listen=address)) as again:
         assert again.address == address
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /met", b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1"])
+def test_who_does_not_send_a_request_is_not_waited_for(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_SEND_WITHIN_S", 0.2)
+    with HttpServer(ANYWHERE) as server:
+        host, _, port = server.address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=10) as slow:
+            slow.sendall(sent)
+            while slow.recv(4_096):  # an answer may come before the body has: nobody takes POST here
+                pass
+        assert get(f"http://{server.address}/metrics")[0] == 200
+
+
+async def _slow(request: Request) -> PlainTextResponse:
+    await asyncio.sleep(1.0)
+    return PlainTextResponse("done")
+
+
+def test_an_answer_may_take_longer_than_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_SEND_WITHIN_S", 0.1)
+    with HttpServer(ANYWHERE, [Route("/slow", _slow)]) as server:
+        assert get(f"http://{server.address}/slow") == (200, "done")
