@@ -110,7 +110,11 @@ class Writer(ABC):
         if producer is not None:
             # Ends without waiting for what is queued; the next producer of the same transactions aborts the open one.
             producer.purge()
-            producer.poll(0)
+            try:
+                producer.poll(0)
+            except KafkaException as error:
+                # What was fatal to it is raised again by each call; whoever discards it has told it already.
+                _LOG.debug("a producer is discarded: %s", error)
         self._failures = []
 
 

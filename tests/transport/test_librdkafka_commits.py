@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Sequence
 
 import pytest
+from confluent_kafka import Producer
 
 from stream_calib.errors import FencedError, TransportError
 from stream_calib.transport.librdkafka import LibrdkafkaLog
+from stream_calib.transport.librdkafka_settings import ClientSettings
+from stream_calib.transport.librdkafka_writer import TransactionalWriter
 from stream_calib.transport.port import Outgoing, TopicPartition
 from tests.kafka_services import fresh_name
 from tests.transport.kafka_members import echo, process, written
@@ -106,6 +110,40 @@ def test_a_zombie_writes_nothing_and_lives_on(kafka_bootstrap: str, log: Librdka
             assert zombie.tell("commit") == "FencedError"
         wait_until(lambda: zombie.tell("poll") == "2")
     assert written(log, out) == [b"v0", b"v1", b"v2"]
+
+
+class FencedBeforeItAborts(TransactionalWriter):
+    """Another producer takes its name while its transaction is open and cannot be committed."""
+
+    fence: Callable[[], None] | None = None
+
+    def _queue(self, producer: Producer, outputs: Sequence[Outgoing]) -> None:
+        super()._queue(producer, outputs)
+        if self.fence is not None:
+            producer.flush(30)
+            self.fence()
+            raise TransportError("the brokers take nothing")
+
+
+def test_a_producer_that_was_fenced_is_thrown_away_without_a_word(
+    kafka_bootstrap: str, log: LibrdkafkaLog, out: str
+) -> None:
+    """What is fatal to it is raised by each of its calls, also while it is thrown away."""
+    section, name = log_section(kafka_bootstrap), fresh_name("transactions")
+    settings = ClientSettings(section)
+
+    def fence() -> None:
+        Producer({"bootstrap.servers": kafka_bootstrap, "transactional.id": name}).init_transactions(30)
+
+    writer = FencedBeforeItAborts(log._topics, settings, name, section.transaction_timeout_ms)
+    writer.write([Outgoing(out, None, b"0")], [], None)
+    writer.fence = fence
+    with pytest.raises(TransportError, match="take nothing"):
+        writer.write([Outgoing(out, None, b"lost")], [], None)
+    writer.fence = None
+    writer.write([Outgoing(out, None, b"1")], [], None)
+    writer.close()
+    assert written(log, out) == [b"0", b"1"]
 
 
 def test_what_was_read_before_the_partition_was_lost_is_refused_after_it_came_back(
