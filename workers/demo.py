@@ -24,7 +24,10 @@ from stream_calib.transport.port import Log, Outgoing
 from workers.calibrate import Calibrate
 from workers.deployment import State
 from workers.role import wall_clock_ms
-from workers.run import ROLES, STOP_WITH_PARENT
+from workers.run import STOP_WITH_PARENT
+
+STREAM_ROLES = ("calibrate", "monitor", "refit", "alert")
+"""The roles on the stream; `serve` answers requests, of which there are none here."""
 
 _STALLED_AFTER_S = 60.0
 _LOOK_EVERY_S = 0.004
@@ -54,7 +57,7 @@ class RoleProcesses:
 
 @contextmanager
 def role_processes(
-    config_file: Path, environ: Mapping[str, str], logs: Path, roles: Sequence[str] = tuple(ROLES)
+    config_file: Path, environ: Mapping[str, str], logs: Path, roles: Sequence[str] = STREAM_ROLES
 ) -> Iterator[RoleProcesses]:
     """Starts the roles, each in a process (and process group) of its own, and ends them at the end."""
     logs.mkdir(parents=True, exist_ok=True)
