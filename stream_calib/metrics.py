@@ -141,6 +141,13 @@ SCORES_SERVED = _counter(
 SCORE_TOMBSTONES = _counter(
     "stream_calib_score_tombstones_total", "Score records without a value, skipped", set_by="calibrate"
 )
+SCORE_ODDITIES = _counter(
+    "stream_calib_score_oddities_total",
+    "Scores served although something was odd, by kind: score_clamped (a hair outside [0, 1]), unit_replaced (the event"
+    " id stands in), attribute_dropped (an attribute value, now `__missing__`)",
+    ["kind"],
+    set_by="calibrate",
+)
 SNAPSHOT_INFO = _gauge(
     "stream_calib_snapshot_info",
     "Always 1; the version of the snapshot that is served. A model's other versions are withdrawn",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from tests import kafka_services, services
 from tests.kafka_services import kafka_bootstrap, own_kafka
@@ -16,6 +17,10 @@ from tests.services import (
     redis_server_url,
     redis_url,
 )
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("without deadlines", deadline=None)
+settings.load_profile("without deadlines")
 
 __all__ = [
     "cluster_client",

@@ -78,6 +78,7 @@ class Calibrate(Role):
         """What the steps use from now on."""
         self._log, self._consumer, self._models, self._status, self._gaps = log, consumer, models, status, gaps
         self._transform = Transform(self._config, models.admit)
+        self._odd: dict[str, int] = {}
         self._input_metrics = InputMetrics(self.name, log)
         self._opened.callback(self._input_metrics.close)
         self._passed.clear()
@@ -227,6 +228,10 @@ class Calibrate(Role):
         for key, how, count in zip(scores.keys, calibrated.served, rows, strict=True):
             metrics.SCORES_SERVED.labels(str(key), how.status).inc(count)
         metrics.SCORE_TOMBSTONES.inc(len(decoded.tombstones))
+        odd = self._transform.oddities()
+        for kind, count in odd.items():
+            metrics.SCORE_ODDITIES.labels(kind).inc(count - self._odd.get(kind, 0))
+        self._odd = odd
         self._rejected.add(polled.records, [*decoded.rejects, *(refused.reject for refused in scores.refused)])
 
     def _wait_for(self, keys: str) -> None:

@@ -43,6 +43,16 @@ class Transform:
         self._decoder = ScoreDecoder(config, admit)
         self._encoder = OutputEncoder(config)
 
+    def oddities(self) -> dict[str, int]:
+        """Kind -> how often, since this was made: what was accepted although something was wrong with it."""
+        found = self._decoder.oddities
+        dropped = sum(found.dropped_attributes.values())
+        return {
+            "score_clamped": found.clamped_scores,
+            "unit_replaced": found.units_replaced,
+            "attribute_dropped": dropped,
+        }
+
     def decode(self, records: Sequence[Record]) -> tuple[Decoded, ScoreBatch]:
         """The records by what they are, and the scores among them."""
         decoded = self._decoder.decode(records)

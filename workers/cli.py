@@ -88,7 +88,12 @@ RoleName = Enum("RoleName", {name: name for name in ROLES}, type=str)  # type: i
 )
 def run(
     role: Annotated[
-        list[RoleName], typer.Option("--role", help="May be given several times: one process, a thread each.")
+        list[RoleName],
+        typer.Option(
+            "--role",
+            metavar="ROLE",
+            help="calibrate, monitor, refit, alert or serve; given several times: one process, a thread each.",
+        ),
     ],
     config: ConfigOption = DEFAULT_CONFIG,
     http: Annotated[

@@ -29,7 +29,7 @@ def server_findings(client: RedisClient, now_ms: Callable[[], int]) -> Iterator[
         yield from (Finding(f.level, f"redis {f.subject}", f"{f.server} {f.what}".strip(), f.what_to_do) for f in found)
         for name, server in client.primaries() if isinstance(client, ClusterClient) else [("", client)]:
             before = now_ms()
-            seconds, microseconds = server.time()  # type: ignore[misc]  # sync client
+            seconds, microseconds = server.time()
             after = now_ms()
             ahead = int(seconds) * 1_000 + int(microseconds) // 1_000 - (before + after) // 2
             yield _clock(f"{name} clock".strip(), ahead, after - before)

@@ -7,8 +7,7 @@ import gzip
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -112,8 +111,8 @@ class FileSource(Source):
         for path in self._paths:
             before = self._bytes_read
             try:
-                with path.open("rb") as raw, _unpacked(path, raw) as stream:
-                    for in_file, line in enumerate(stream, 1):
+                with path.open("rb") as raw:
+                    for in_file, line in enumerate(_unpacked(path, raw), 1):
                         number += 1
                         self._bytes_read = before + raw.tell()
                         if number > self._skip and (content := line.strip()):
@@ -150,8 +149,8 @@ def _chunk(lines: Iterator[tuple[int, str, bytes]]) -> list[tuple[int, str, byte
     return chunk
 
 
-def _unpacked(path: Path, raw: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
-    return gzip.open(raw) if path.suffix == ".gz" else nullcontext(raw)
+def _unpacked(path: Path, raw: IO[bytes]) -> Iterable[bytes]:
+    return gzip.open(raw) if path.suffix == ".gz" else raw
 
 
 def _bytes(text: str | None, encoded: str | None) -> bytes | None:

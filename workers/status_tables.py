@@ -76,6 +76,10 @@ def _alerts(facts: dict[str, Any], now_ms: int) -> Table:
 
 
 def _alert_table(title: str, alerts: Sequence[Mapping[str, Any]], now_ms: int) -> Table:
+    if not alerts:
+        none = Table(title=title, title_justify="left", show_header=False)
+        none.add_row("none")
+        return none
     table = Table(title=title, title_justify="left")
     for column in ("kind", "severity", "since (UTC)", "for", "diagnosis"):
         table.add_column(column)

@@ -46,8 +46,11 @@ class OutcomeTotals:
 
     def __init__(self, state: StateStore, shards: ShardStore, coverage_panes: int) -> None:
         """`coverage_panes`: how many of the newest matured panes `coverage` is about."""
-        self._state, self._shards, self._coverage_panes = state, shards, coverage_panes
-        self._forget()
+        self._state, self._shards = state, shards
+        self._matured = Counter[str]()
+        self._first: int | None = None
+        self._last: int | None = None
+        self._newest = deque[PaneRecord](maxlen=coverage_panes)
 
     def totals(self) -> dict[str, int]:
         """accepted, winners, labels, matched, labelled, unlabelled, score_late, score_skewed, label_late, label_skewed.
@@ -78,10 +81,9 @@ class OutcomeTotals:
             self._newest.append(record)
 
     def _forget(self) -> None:
-        self._matured = Counter[str]()
-        self._first: int | None = None
-        self._last: int | None = None
-        self._newest = deque[PaneRecord](maxlen=self._coverage_panes)
+        self._matured.clear()
+        self._newest.clear()
+        self._first = self._last = None
 
 
 def outcome_totals(state: StateStore, shards: ShardStore) -> dict[str, int]:

@@ -133,6 +133,7 @@ class BlockWriter:
                 _LOG.exception("%d rows are lost to the monitor", sum(map(len, self._taken.rows)))
                 metrics.LIVE_ROWS_LOST.inc(sum(map(len, self._taken.rows)))
                 self._let_go()
+                self._waiting.wait_for_close(_LONGEST_PAUSE_S)  # it may come from what is not in the rows too
         if self._log is not None:
             self._log.close()
 

@@ -46,7 +46,10 @@ def positions_lost(
         begins, ends = first[partition], end[partition]
         if position < begins:
             lost[partition] = (position, begins)
-            texts.append(f"{partition}: the records {position} to {begins - 1} are gone; seek to {begins} to go on")
+            texts.append(
+                f"{partition}: the records {position} to {begins - 1} are gone, what is left begins at {begins}"
+                ' (log.on_position_lost = "skip" goes on there)'
+            )
         elif position > ends:
             lost[partition] = (position, position)
             texts.append(f"{partition}: the log ends at {ends}, before the position {position}")
@@ -97,6 +100,6 @@ class HeldBack:
                 _LOG.warning(
                     "%s: an open transaction of another producer has held back the records from offset %d to %d for"
                     " %.0f s; they come when it ends or its timeout aborts it (to see it: kafka-transactions.sh"
-                    " find-hanging)",
-                    *(partition, stable, end - 1, now_s - since),
+                    " describe-producers --topic %s --partition %d)",
+                    *(partition, stable, end - 1, now_s - since, *partition),
                 )

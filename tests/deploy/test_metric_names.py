@@ -55,9 +55,13 @@ def test_every_metric_of_trouble_is_watched() -> None:
     assert unwatched <= {
         "stream_calib_alerts_delivered_total",
         "stream_calib_http_request_seconds_count",
+        "stream_calib_live_rejected_total",
+        "stream_calib_live_rows_waiting",
+        "stream_calib_live_rows_written_total",
         "stream_calib_http_request_seconds_sum",
         "stream_calib_records_written_total",
         "stream_calib_rows_applied_total",
+        "stream_calib_score_oddities_total",
         "stream_calib_score_tombstones_total",
         "stream_calib_snapshot_info",
         "stream_calib_state_call_seconds_count",
