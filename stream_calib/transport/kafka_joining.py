@@ -1,4 +1,5 @@
-"""kafka-python's consumer, whose joins of the group survive polls that are shorter than they take.
+"""kafka-python's consumer, whose joins of the group survive polls that are shorter than they take, and whose paused
+partitions flow again.
 
 kafka-python joins in a task of its own, which a poll awaits for as long as the poll may take. A join that ends between
 two polls is lost: the next poll starts another one, which sends the whole group into a rebalance again, or, where new
@@ -62,6 +63,7 @@ class JoiningConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
         """
         if self._fenced is not None:
             raise self._fenced
+        self._take_up_what_was_paused()
         self._polling = True
         try:
             timeout_ms = max(0.0, wait_ms) if self.is_joined else max(_AWAITED_FOR_MS, wait_ms)
@@ -69,3 +71,11 @@ class JoiningConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
             return found
         finally:
             self._polling = False
+
+    def _take_up_what_was_paused(self) -> None:
+        """kafka-python sets what it has parsed of a partition aside while that is paused, and takes it up again only
+        when no other partition's is in line. One that is used up stays in line there (3.0.12): what is set aside would
+        never be given, and never fetched again."""
+        in_line = self._fetcher._next_partition_records
+        if in_line is not None and not in_line:
+            self._fetcher._next_partition_records = None
