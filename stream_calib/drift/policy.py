@@ -2,7 +2,8 @@
 
 Priority: manual > bootstrap > psi > age > level; at most one request a pane. Cooldown and the minimum of new labels
 hold for psi only. Age is counted from the last structure request, whatever became of it, so a refused candidate is
-tried again after `max_age` and not at once; the same holds for a bootstrap that was refused.
+tried again after `max_age` and not at once; the same holds for a bootstrap that was refused. A manual request before
+there are rows enough for a first snapshot is not counted: asking too early would put that snapshot off.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ def trigger(state: TriggerState, facts: TriggerFacts, config: TriggerConfig) -> 
         return state, None
     if reason == "level":
         return replace(state, last_level_pane=facts.pane), Asked("level", reason)
+    if not facts.has_snapshot and not _enough(state, config):
+        return state, Asked("structure", reason)
     still_armed = state.armed_pane is not None and state.armed_pane > facts.pane
     state = replace(
         state,

@@ -44,6 +44,18 @@ def test_a_bootstrap_without_success_is_tried_again_after_max_age() -> None:
     assert [p for p, a in enumerate(asked) if a] == [2, 26, 50]
 
 
+def test_a_manual_request_before_there_are_enough_rows_does_not_put_the_bootstrap_off() -> None:
+    facts = panes(6, has_snapshot=False)
+    facts[0] = replace(facts[0], manual=True)
+    assert play(facts)[:3] == [Asked("structure", "manual"), None, Asked("structure", "bootstrap")]
+
+
+def test_a_manual_request_with_enough_rows_takes_the_place_of_the_bootstrap() -> None:
+    facts = panes(6, has_snapshot=False)
+    facts[2] = replace(facts[2], manual=True)
+    assert play(facts) == [None, None, Asked("structure", "manual"), None, None, None]
+
+
 def test_age_counts_from_the_last_structure_request() -> None:
     asked = play(panes(60), state=FRESH)
     assert [p for p, a in enumerate(asked) if a] == [23, 47]
