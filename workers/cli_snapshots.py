@@ -72,8 +72,10 @@ def list_refits(
         return
     table = Table(title=f"Refits of {state.model_key}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in ("from pane", "kind", "asked for by", "ended", "gain", "what came of it"):
-        widest = {"from pane": "2013-03-01", "what came of it": "000012-89abcdef0123"}.get(column)
-        table.add_column(column, min_width=None if widest is None else len(widest))
+        # Fixed: where the columns together are too wide, the versions in the last one would be cut off.
+        width = len("2013-03-01") if column == "from pane" else None
+        widest = "000012-89abcdef0123" if column == "what came of it" else ""
+        table.add_column(column, width=width, min_width=len(widest) or None)
     for report in reports:
         asked = [f"{entry.actor}: {entry.reason}" for entry in log.manual_at(report.pane)]
         by = "; ".join(asked) if report.reason == "manual" else report.reason

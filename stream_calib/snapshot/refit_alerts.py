@@ -28,7 +28,7 @@ class RefitAlerts:
             "open",
             pane=pane,
             since_ms=report.pane * self._pane_ms,
-            diagnosis=f"the {report.kind} refit ({report.reason}) was {report.outcome}: {report.detail}",
+            diagnosis=f"the {report.kind} refit ({report.reason}): {report.outcome}, {report.detail}",
             evidence={"request_id": report.request_id},
         )
         return [alert.encode()]

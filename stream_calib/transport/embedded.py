@@ -159,5 +159,7 @@ class EmbeddedLog(Log):
         with answering(TransportError, f"looking up topic {topic}"):
             found: list[Any] = self._client.hmget(topic_key(topic), "id", "partitions")
         if found[0] is None or found[1] is None:
-            raise UnknownTopicError(f"topic {topic} does not exist; `stream-calib topics create` creates it, as do the roles at start")
+            raise UnknownTopicError(
+                f"topic {topic} does not exist; `stream-calib topics create` creates it, as do the roles at start"
+            )
         return TopicState(found[0].decode(), int(found[1]))
