@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Further arguments for pytest: make test PYTEST_ARGS="-k join -x"
 PYTEST_ARGS ?=
+# Tests wait for servers more than they compute; more at once make small machines miss deadlines.
+TEST_PROCESSES ?= 3
 # make faults: how often, and over how many days of flights.
 RUNS ?= 5
 DAYS ?= 12
