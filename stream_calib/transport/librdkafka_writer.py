@@ -69,6 +69,12 @@ class Writer(ABC):
                     produce(topic, value, key, partition)
             except BufferError:
                 self._queue_when_there_is_room(producer, topic, value, key, partition, headers)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                    raise
+                # `_check` has found the partition: the topic has grown, and only this producer has not heard of it.
+                producer.list_topics(topic, timeout=self._timeout_s)
+                produce(topic, value, key, partition, headers=list(headers))
 
     def _queue_when_there_is_room(
         self,
