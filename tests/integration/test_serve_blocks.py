@@ -73,6 +73,11 @@ def start(deployed: Deployment, settings: Overrides = SETTINGS) -> Served:
     return served
 
 
+def until_written(served: Served) -> None:
+    answered = set(fingerprints(served.answered).tolist())
+    served.deployed.until(lambda: answered <= live_rows(served.deployed).keys(), "the rows of what was answered")
+
+
 def event(event_id: str, i: int, time_ms: int | None) -> dict[str, Any]:
     attributes = {"carrier": f"C{i % 3}", "origin": "EWR", "dest": None if i % 7 else "X"}
     timed = {} if time_ms is None else {"event_time_ms": time_ms}
@@ -121,6 +126,8 @@ def test_the_monitor_counts_what_two_processes_answered_one_of_them_killed(tmp_p
                 for i in range(0, 30, 3)
             ]
             deployed.log.produce(labels)
+            if turn == 6:
+                until_written(killed)
             if turn == 7:
                 killed.process.kill()
             deployed.until(lambda n=now: now_ms() >= n + 150, "a moment to pass")  # type: ignore[misc]  # mypy cannot infer lambdas with defaults
