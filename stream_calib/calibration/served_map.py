@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from stream_calib.calibration.base_map import EDGES, BaseMap
+from stream_calib.calibration.base_map import EDGES
 from stream_calib.calibration.grid import N_BINS, locate
-
-OTHER = "__other__"
-"""The value that stands for all values beyond the configured number; its offset is 0."""
-
-Signature = tuple[str, ...]
+from stream_calib.calibration.groups import Signature
+from stream_calib.calibration.map_parts import MapParts
 
 
 class ServedMap:
@@ -28,22 +25,10 @@ class ServedMap:
     The same score and signature give the same bits, whatever else is in the batch. One thread at a time may use a map.
     """
 
-    def __init__(
-        self,
-        base: BaseMap,
-        families: Sequence[tuple[int, ...]],
-        offsets: Sequence[Mapping[tuple[str, ...], float]],
-        level: float,
-        p_min: float,
-        max_compiled: int = 20_000,
-    ) -> None:
-        self._base = base
-        self._families = tuple(families)
-        self._offsets = tuple(offsets)
-        self._level = level
-        self._p_min = p_min
+    def __init__(self, parts: MapParts, max_compiled: int = 20_000) -> None:
+        self.parts = parts
         self._max_compiled = max_compiled
-        self._start = base.start(EDGES)
+        self._start = parts.base.start(EDGES)
         self._tables = np.empty((0, N_BINS, 2), dtype=np.float64)
         # From least to most recently used.
         self._slots: dict[Signature, int] = {}
@@ -56,11 +41,11 @@ class ServedMap:
     def shift(self, signature: Signature) -> float:
         """What the signature adds to the base map's log-odds: the sum of its groups' offsets and the level."""
         total = 0.0
-        for family, offsets in zip(self._families, self._offsets, strict=True):
-            group = tuple(signature[position] for position in family)
-            if OTHER not in group:
-                total += offsets.get(group, 0.0)
-        return total + self._level
+        for family in self.parts.families:
+            group = family.rule.group(signature)
+            if group is not None:
+                total += family.offsets.get(group, 0.0)
+        return total + self.parts.level
 
     def apply(
         self, score: NDArray[np.float64], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
@@ -114,8 +99,9 @@ class ServedMap:
         if new:
             slots = [self._free_slot(signature) for signature in new]
             shift = np.array([self.shift(signature) for signature in new])[:, None, None]
-            probability = expit(self._base.finish(self._start + shift, EDGES, self._p_min))
-            self._tables[slots] = np.clip(probability, self._p_min, 1 - self._p_min)
+            p_min = self.parts.p_min
+            probability = expit(self.parts.base.finish(self._start + shift, EDGES, p_min))
+            self._tables[slots] = np.clip(probability, p_min, 1 - p_min)
         return [self._slots[signature] for signature in signatures]
 
     def _free_slot(self, signature: Signature) -> int:

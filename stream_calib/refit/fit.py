@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS, N_BINS
+from stream_calib.calibration.groups import family_rule, make_family
 from stream_calib.calibration.offsets import fit_level, fit_offsets
 from stream_calib.config import Config
 from stream_calib.drift.psi_reference import reference_group
@@ -17,7 +18,7 @@ from stream_calib.drift.psi_window import Signatures
 from stream_calib.errors import TooFewPositivesError, TooFewRowsError
 from stream_calib.refit.decayed_counts import FitCells
 from stream_calib.refit.evidence import Evidence
-from stream_calib.refit.groups import family_attributes, make_family, signature_values
+from stream_calib.refit.groups import family_rules, signature_values
 from stream_calib.snapshot.compiled import base_document, build_map
 from stream_calib.snapshot.model import (
     BaseMapDocument,
@@ -52,7 +53,7 @@ def fit_structure(evidence: Evidence, signatures: Signatures, config: Config) ->
     _check_enough(evidence, config)
     cells = _labelled(evidence.counts.cells())
     values, place = signature_values(cells.signature, signatures(np.unique(cells.signature).tolist()))
-    calibration, attributes = config.calibration, list(config.scores.attributes)
+    calibration = config.calibration
     base = (
         GIRB(
             n_groups=calibration.score_groups,
@@ -64,22 +65,22 @@ def fit_structure(evidence: Evidence, signatures: Signatures, config: Config) ->
         )
         .base_map_
     )
-    families = [make_family(names, attributes, values) for names in family_attributes(config)]
+    families = [make_family(rule, values) for rule in family_rules(config)]
     base_log_odds = base.log_odds_at(CENTRE_LOG_ODDS)[cells.grid_bin]
     offsets = fit_offsets(
         base_log_odds,
         cells.labelled,
         cells.positives,
         [family.group_of[place] for family in families],
-        [len(family.values) for family in families],
+        [len(family.keys) for family in families],
         ridge=calibration.offset_ridge,
     )
     documents = tuple(
         FamilyDocument(
-            attributes=family.attributes,
+            attributes=family.rule.attributes,
             offsets=tuple(
                 OffsetDocument(values=values_of, offset=offset)
-                for values_of, offset in zip(family.values, of_family.tolist(), strict=True)
+                for values_of, offset in zip(family.keys, of_family.tolist(), strict=True)
             ),
         )
         for family, of_family in zip(families, offsets, strict=True)
@@ -143,10 +144,10 @@ def build_reference(evidence: Evidence, signatures: Signatures, config: Config) 
     groups = [watch(None, None, np.ones(len(values), dtype=bool))]
     least = config.drift.min_mass * float(cells.winners.sum())
     for name in attributes:
-        family = make_family((name,), attributes, values)
-        mass = np.bincount(family.group_of[own] + 1, cells.winners, len(family.values) + 1)[1:]
+        family = make_family(family_rule((name,), attributes), values)
+        mass = np.bincount(family.group_of[own] + 1, cells.winners, len(family.keys) + 1)[1:]
         for i in np.flatnonzero(mass >= least).tolist():
-            groups.append(watch(name, family.values[i][0], family.group_of == i))
+            groups.append(watch(name, family.keys[i][0], family.group_of == i))
     panes = max(len(windows) * evidence.window_panes, 1)
     return ReferenceDocument(
         scored_per_pane=float(past_rows.sum()) / panes,

@@ -8,12 +8,13 @@ import numpy as np
 from scipy.special import expit
 
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS
+from stream_calib.calibration.groups import make_family
 from stream_calib.calibration.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.gate import GateCells, GateGroups, GateWindow
-from stream_calib.refit.groups import family_attributes, make_family, signature_values
+from stream_calib.refit.groups import family_rules, signature_values
 from stream_calib.windows.cells import EMPTY_MATURED, MaturedCells
 
 _DAY_MS = 86_400_000
@@ -38,8 +39,7 @@ def gate_cells(
         cells = MaturedCells(*columns)
         pane_of = np.repeat([p.pane for p in panes], [len(p.cells.labelled) for p in panes]).astype(np.int64)
     values, place = signature_values(cells.signature, signatures(np.unique(cells.signature).tolist()))
-    attributes = list(config.scores.attributes)
-    families = [make_family(names, attributes, values) for names in family_attributes(config)]
+    families = [make_family(rule, values) for rule in family_rules(config)]
     return GateCells(
         day=(evidence.last_pane - pane_of) * config.windows.pane_ms // _DAY_MS,
         unit_bucket=cells.unit_bucket,

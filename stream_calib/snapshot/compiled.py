@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stream_calib.calibration.base_map import BaseMap
+from stream_calib.calibration.groups import family_rule
+from stream_calib.calibration.map_parts import FamilyShift, MapParts
 from stream_calib.calibration.served_map import ServedMap
-from stream_calib.errors import DamagedSnapshotError, FitError
+from stream_calib.errors import ConfigurationError, DamagedSnapshotError, FitError
 from stream_calib.snapshot.model import BaseMapDocument, FamilyDocument, ResolvedSnapshot
 
 
@@ -30,10 +32,14 @@ def build_map(
 ) -> ServedMap:
     """The map of these documents. Raises DamagedSnapshotError where they do not make one."""
     try:
-        positions = [tuple(list(attributes).index(name) for name in family.attributes) for family in families]
-        offsets = [{group.values: group.offset for group in family.offsets} for family in families]
-        return ServedMap(BaseMap.from_lists(base.model_dump()), positions, offsets, level, p_min)
-    except (FitError, ValueError) as error:
+        shifts = tuple(
+            FamilyShift(
+                family_rule(family.attributes, attributes), {group.values: group.offset for group in family.offsets}
+            )
+            for family in families
+        )
+        return ServedMap(MapParts(BaseMap.from_lists(base.model_dump()), shifts, level, p_min))
+    except (FitError, ConfigurationError, ValueError) as error:
         raise DamagedSnapshotError(f"snapshot documents do not make a map: {error}") from error
 
 

@@ -7,6 +7,8 @@ from scipy.special import expit, logit
 
 from stream_calib.calibration import GIRB, ServedMap, metrics
 from stream_calib.calibration.grid import N_BINS, locate
+from stream_calib.calibration.groups import family_rule
+from stream_calib.calibration.map_parts import FamilyShift, MapParts
 
 N = 400_000
 
@@ -34,7 +36,8 @@ def test_an_evaluation_from_cells_is_the_evaluation_from_rows(
 ) -> None:
     score, label = drawn
     signatures, index = [("a",), ("b",)], np.arange(N) % 2
-    a_map = ServedMap(GIRB().fit(score, label).base_map_, [(0,)], [{("a",): 0.3}], 0.05, 1e-6)
+    shift = FamilyShift(family_rule(("group",), ["group"]), {("a",): 0.3})
+    a_map = ServedMap(MapParts(GIRB().fit(score, label).base_map_, (shift,), 0.05))
     p = a_map.apply(score, index, signatures)
     grid_bin = locate(score)[0]
     cell = index * N_BINS + grid_bin

@@ -11,9 +11,12 @@ from scipy.special import expit
 from stream_calib.calibration import BaseMap, ServedMap
 from stream_calib.calibration.base_map import EDGES, STRICT_SLOPE
 from stream_calib.calibration.grid import EDGE_LOG_ODDS, N_BINS, locate, log_odds
+from stream_calib.calibration.groups import family_rule
+from stream_calib.calibration.map_parts import FamilyShift, MapParts
 
 BASE = BaseMap(np.array([-4.0, -1.0, 0.0, 2.0]), np.array([0.02, 0.2, 0.2, 0.7]), 1e-6, STRICT_SLOPE)
-FAMILIES: list[tuple[int, ...]] = [(0,), (1,), (0, 1)]
+ATTRIBUTES = ["carrier", "origin"]
+FAMILIES: list[tuple[str, ...]] = [("carrier",), ("origin",), ("carrier", "origin")]
 OFFSETS: list[Mapping[tuple[str, ...], float]] = [
     {("UA",): 0.3, ("VX",): -0.8, ("__other__",): 5.0},
     {("EWR",): 0.1, ("JFK",): -20.0},
@@ -31,7 +34,10 @@ SHIFTS = [0.45, -0.7, 0.3, 0.1, 0.0, -19.7]
 
 
 def served(level: float = 0.0, p_min: float = 1e-6, **more: Any) -> ServedMap:
-    return ServedMap(BASE, FAMILIES, OFFSETS, level, p_min, **more)
+    shifts = tuple(
+        FamilyShift(family_rule(names, ATTRIBUTES), offsets) for names, offsets in zip(FAMILIES, OFFSETS, strict=True)
+    )
+    return ServedMap(MapParts(BASE, shifts, level, p_min), **more)
 
 
 def at_edges(a_map: ServedMap, signature: tuple[str, ...]) -> NDArray[np.float64]:
@@ -92,7 +98,7 @@ def test_neighbouring_scores_across_every_edge_do_not_fall() -> None:
 def test_the_last_bin_of_a_steep_map_does_not_pass_the_value_of_the_score_1() -> None:
     rng = np.random.default_rng(0)
     for low, high in zip(rng.uniform(0, 0.2, 100), rng.uniform(0.5, 1, 100), strict=True):
-        steep = ServedMap(BaseMap(np.array([9.96, 10.0]), np.array([low, high]), 1e-6, 0.0), [], [], 0.0, 1e-6)
+        steep = ServedMap(MapParts(BaseMap(np.array([9.96, 10.0]), np.array([low, high]), 1e-6, 0.0)))
         p = steep.apply(np.array([1 - 1e-9, 1.0]), np.zeros(2, np.intp), [()])
         assert p[0] <= p[1]
 
@@ -122,9 +128,10 @@ def test_the_same_score_gives_the_same_bits_alone_in_any_batch_and_with_any_room
 def test_memory_is_bounded_and_a_batch_may_have_more_signatures_than_fit() -> None:
     rng = np.random.default_rng(5)
     signatures = [(f"carrier {i}", "EWR") for i in range(100)]
-    offsets: list[Mapping[tuple[str, ...], float]] = [{(f"carrier {i}",): i / 100 for i in range(100)}]
-    roomy = ServedMap(BASE, [(0,)], offsets, 0.0, 1e-6)
-    tight = ServedMap(BASE, [(0,)], offsets, 0.0, 1e-6, max_compiled=7)
+    offsets: dict[tuple[str, ...], float] = {(f"carrier {i}",): i / 100 for i in range(100)}
+    parts = MapParts(BASE, (FamilyShift(family_rule(("carrier",), ["carrier"]), offsets),))
+    roomy = ServedMap(parts)
+    tight = ServedMap(parts, max_compiled=7)
     for _ in range(5):
         score, index = rng.random(500), rng.integers(0, 100, 500)
         assert tight.apply(score, index, signatures).tobytes() == roomy.apply(score, index, signatures).tobytes()
@@ -141,7 +148,7 @@ def test_no_rows() -> None:
 
 
 def test_without_offsets_it_is_the_base_map_to_the_width_of_a_bin() -> None:
-    a_map = ServedMap(BASE, [], [], 0.0, 1e-6)
+    a_map = ServedMap(MapParts(BASE))
     score = np.random.default_rng(2).random(2000)
     p = a_map.apply(score, np.zeros(2000, np.intp), [()])
     assert np.abs(p - BASE.probability_at(log_odds(score))).max() < 2e-3

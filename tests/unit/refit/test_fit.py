@@ -9,7 +9,6 @@ from stream_calib.config import Config
 from stream_calib.errors import TooFewPositivesError, TooFewRowsError
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.fit import build_reference, fit_structure, refit_level
-from stream_calib.refit.groups import make_family
 from stream_calib.snapshot.compiled import build_map
 from tests.unit.refit.world import FIRST_PANE, REGIONS, SIGNATURES, Rows, config
 from tests.unit.snapshot.documents import structure
@@ -101,14 +100,6 @@ def test_before_three_windows_the_design_effect_is_not_known() -> None:
     made = config()
     reference = build_reference(evidence_of(made, panes=60), values_of, made)
     assert {g.design_effect for g in reference.psi_groups} == {None}
-
-
-def test_families_are_sorted_and_leave_other_out() -> None:
-    signatures = [("b", "y"), ("a", "__other__"), ("a", "x"), ("b", "y")]
-    family = make_family(("second", "first"), ["first", "second"], signatures)
-    assert family.values == (("x", "a"), ("y", "b"))
-    assert family.group_of.tolist() == [1, -1, 0, 1]
-    assert family.names == ["second=x & first=a", "second=y & first=b"]
 
 
 def test_served_values_lie_within_p_min() -> None:

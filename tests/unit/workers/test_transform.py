@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from stream_calib.calibration.base_map import BaseMap
+from stream_calib.calibration.groups import family_rule
+from stream_calib.calibration.map_parts import FamilyShift, MapParts
 from stream_calib.calibration.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.config_models import ModelSection
@@ -26,11 +28,10 @@ SERVED = Served(
     "000007-0123456789ab",
     7,
     ServedMap(
-        BaseMap(np.array([-2.0, 2.0]), np.array([0.1, 0.6]), 1e-6, 1e-6),
-        [(0,)],
-        [{("UA",): 0.5}],
-        0.0,
-        1e-6,
+        MapParts(
+            BaseMap(np.array([-2.0, 2.0]), np.array([0.1, 0.6]), 1e-6, 1e-6),
+            (FamilyShift(family_rule(("carrier",), ["carrier"]), {("UA",): 0.5}),),
+        )
     ),
 )
 
