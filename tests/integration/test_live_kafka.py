@@ -81,6 +81,8 @@ def test_rows_come_through_a_broker_that_stops(kafka: KafkaBroker, kind: str) ->
         expected += away
         until(lambda: writer.waiting == 0, "what waited")
         writer.close()
+    # Another client: one that was connected before answers with TransportError until it has found the broker again.
+    with open_log(config) as log:
         assert found(log, topic) == set(fingerprints(expected).tolist())
         for partition in range(2):
             clock = 0
