@@ -7,12 +7,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
-from sklearn.base import BaseEstimator
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.base_map import STRICT_SLOPE, BaseMap
-from stream_calib.calibration.fit_input import Counts, checked_scores, counts_of_cells, counts_of_rows
+from stream_calib.calibration.calibrator import Calibrator
+from stream_calib.calibration.fit_input import Counts, checked_scores
 from stream_calib.calibration.grid import log_odds
 from stream_calib.calibration.platt import fit_platt
 from stream_calib.calibration.score_groups import ScoreGroups, equal_frequency_groups
@@ -21,7 +21,7 @@ from stream_calib.errors import ConfigurationError, OneClassError, TooFewPositiv
 PriorCentre = Literal["platt", "base_rate"]
 
 
-class GIRB(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
+class GIRB(Calibrator):
     """Grouping + isotonic regression of a binary outcome on a score in [0, 1].
 
     | parameter | meaning |
@@ -34,7 +34,7 @@ class GIRB(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
     | `p_min` | outputs lie within [p_min, 1 - p_min] |
     | `strict` | the map increases strictly, so ranks are kept (see `base_map.STRICT_SLOPE` for its price) |
 
-    After a fit, `base_map_` is the fitted BaseMap. Outside the fitted range the map is constant.
+    Outside the fitted range the map is constant.
 
     The prior's rows count as data: with prior centre c and strength s a group of n rows and k positives has value
     (k + s c) / (n + s) and weight n + s in the isotonic regression.
@@ -59,29 +59,16 @@ class GIRB(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
         self.p_min = p_min
         self.strict = strict
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> GIRB:
-        """Fits to rows: scores (n,) or (n, 1) in [0, 1], labels (n,) of 0 and 1, weights (n,) >= 0.
-
-        Rows of weight 0 change nothing. Raises the FitError family: LengthMismatchError, NonFiniteInputError,
-        ScoreRangeError, WeightError, OneClassError, TooFewRowsError, TooFewPositivesError; FitError for other labels
-        or shapes; ConfigurationError for a parameter that makes no sense.
-        """
-        return self._fit(counts_of_rows(X, y, sample_weight))
-
-    def fit_cells(self, labelled: ArrayLike, positives: ArrayLike) -> GIRB:
-        """Fits to counts per grid bin, (402,) each, whole or decayed by age; a bin's score is that of its centre.
-
-        Raises as `fit`; FitError where positives exceed labelled.
-        """
-        return self._fit(counts_of_cells(labelled, positives))
-
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Calibrated probabilities (n,) of scores (n,) or (n, 1). Raises NonFiniteInputError, ScoreRangeError."""
-        check_is_fitted(self, "base_map_")
-        base_map: BaseMap = self.base_map_
-        return base_map.probability_at(log_odds(checked_scores(X)))
+        return self.base_map().probability_at(log_odds(checked_scores(X)))
 
-    def _fit(self, counts: Counts) -> GIRB:
+    def base_map(self) -> BaseMap:
+        check_is_fitted(self, "base_map_")
+        fitted: BaseMap = self.base_map_
+        return fitted
+
+    def fit_counts(self, counts: Counts) -> GIRB:
         self._check_parameters()
         self._check_enough(counts)
         groups = equal_frequency_groups(counts.score, counts.labelled, counts.positives, self.n_groups)

@@ -63,7 +63,7 @@ def fit_structure(evidence: Evidence, signatures: Signatures, config: Config) ->
         .fit_cells(
             np.bincount(cells.grid_bin, cells.labelled, N_BINS), np.bincount(cells.grid_bin, cells.positives, N_BINS)
         )
-        .base_map_
+        .base_map()
     )
     families = [make_family(rule, values) for rule in family_rules(config)]
     base_log_odds = base.log_odds_at(CENTRE_LOG_ODDS)[cells.grid_bin]

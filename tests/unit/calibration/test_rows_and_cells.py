@@ -37,7 +37,7 @@ def test_an_evaluation_from_cells_is_the_evaluation_from_rows(
     score, label = drawn
     signatures, index = [("a",), ("b",)], np.arange(N) % 2
     shift = FamilyShift(family_rule(("group",), ["group"]), {("a",): 0.3})
-    a_map = ServedMap(MapParts(GIRB().fit(score, label).base_map_, (shift,), 0.05))
+    a_map = ServedMap(MapParts(GIRB().fit(score, label).base_map(), (shift,), 0.05))
     p = a_map.apply(score, index, signatures)
     grid_bin = locate(score)[0]
     cell = index * N_BINS + grid_bin
