@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
 from stream_calib.calibration.base_map import BaseMap
-from stream_calib.calibration.groups import family_rule
-from stream_calib.calibration.map_parts import FamilyShift, MapParts
+from stream_calib.calibration.groups import FamilyRule, family_rule, predicate_rule
+from stream_calib.calibration.map_parts import FamilyShift, MapParts, PatchRound
 from stream_calib.calibration.served_map import ServedMap
 from stream_calib.errors import ConfigurationError, DamagedSnapshotError, FitError
-from stream_calib.snapshot.model import BaseMapDocument, FamilyDocument, ResolvedSnapshot
+from stream_calib.snapshot.map_documents import (
+    BaseMapDocument,
+    FamilyDocument,
+    MapDocument,
+    OffsetDocument,
+    PatchDocument,
+    PatchRoundDocument,
+    PredicateDocument,
+)
+from stream_calib.snapshot.model import ResolvedSnapshot
 
 
 def base_document(base: BaseMap) -> BaseMapDocument:
@@ -23,6 +35,68 @@ def base_document(base: BaseMap) -> BaseMapDocument:
     )
 
 
+def map_document(parts: MapParts) -> MapDocument:
+    """The parts as a document, but for the level; groups sorted. `map_parts` of it gives the same map, bit for bit."""
+    weighted = parts.rounds or any(family.slopes for family in parts.families)
+    return MapDocument(
+        base=base_document(parts.base),
+        families=tuple(
+            FamilyDocument(
+                attributes=family.rule.attributes,
+                offsets=tuple(
+                    OffsetDocument(values=key, offset=family.offsets.get(key, 0.0), slope=family.slopes.get(key, 0.0))
+                    for key in sorted(family.offsets.keys() | family.slopes.keys())
+                ),
+                predicate=_predicate_document(family.rule),
+            )
+            for family in parts.families
+        ),
+        p_min=parts.p_min,
+        slope_centre=parts.slope_centre,
+        rounds=tuple(
+            PatchRoundDocument(
+                attributes=patches.rule.attributes,
+                predicate=_predicate_document(patches.rule),
+                edges=patches.edges,
+                patches=tuple(PatchDocument(values=key, shifts=patches.shifts[key]) for key in sorted(patches.shifts)),
+            )
+            for patches in parts.rounds
+        ),
+        bin_weight=tuple(parts.bin_weight.tolist()) if weighted else None,
+    )
+
+
+def map_parts(attributes: Sequence[str], document: MapDocument, level: float) -> MapParts:
+    """The parts of this document. `attributes`: of the map's signatures, derived ones at the end.
+
+    Raises DamagedSnapshotError where they do not make a map.
+    """
+    try:
+        parts = MapParts(
+            BaseMap.from_lists(document.base.model_dump()),
+            tuple(
+                FamilyShift(
+                    _rule(family, attributes),
+                    {group.values: group.offset for group in family.offsets},
+                    {group.values: group.slope for group in family.offsets if group.slope},
+                )
+                for family in document.families
+            ),
+            level,
+            document.p_min,
+            document.slope_centre,
+            tuple(
+                PatchRound(_rule(patches, attributes), patches.edges, {p.values: p.shifts for p in patches.patches})
+                for patches in document.rounds
+            ),
+        )
+        if document.bin_weight is None:
+            return parts
+        return dataclasses.replace(parts, bin_weight=np.array(document.bin_weight))
+    except (FitError, ConfigurationError, ValueError) as error:
+        raise DamagedSnapshotError(f"snapshot documents do not make a map: {error}") from error
+
+
 def build_map(
     attributes: Sequence[str],
     base: BaseMapDocument,
@@ -30,20 +104,25 @@ def build_map(
     level: float,
     p_min: float,
 ) -> ServedMap:
-    """The map of these documents. Raises DamagedSnapshotError where they do not make one."""
-    try:
-        shifts = tuple(
-            FamilyShift(
-                family_rule(family.attributes, attributes), {group.values: group.offset for group in family.offsets}
-            )
-            for family in families
-        )
-        return ServedMap(MapParts(BaseMap.from_lists(base.model_dump()), shifts, level, p_min))
-    except (FitError, ConfigurationError, ValueError) as error:
-        raise DamagedSnapshotError(f"snapshot documents do not make a map: {error}") from error
+    """The map without slopes and patches of these documents. Raises DamagedSnapshotError where they make none."""
+    return ServedMap(map_parts(attributes, MapDocument(base=base, families=tuple(families), p_min=p_min), level))
 
 
 def compile_snapshot(resolved: ResolvedSnapshot) -> ServedMap:
     """The map that a version serves. Raises DamagedSnapshotError where its documents do not make one."""
     structure = resolved.structure
-    return build_map(structure.attributes, structure.base, structure.families, resolved.level, structure.p_min)
+    return ServedMap(map_parts(structure.map_attributes, structure, resolved.level))
+
+
+def _predicate_document(rule: FamilyRule) -> PredicateDocument | None:
+    if rule.predicate is None:
+        return None
+    return PredicateDocument(name=rule.predicate, admitted=tuple(tuple(sorted(values)) for values in rule.admitted))
+
+
+def _rule(document: FamilyDocument | PatchRoundDocument, attributes: Sequence[str]) -> FamilyRule:
+    predicate = document.predicate
+    if predicate is None:
+        return family_rule(document.attributes, attributes)
+    admitted = dict(zip(document.attributes, predicate.admitted, strict=True))
+    return predicate_rule(predicate.name, admitted, attributes)

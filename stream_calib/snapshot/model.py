@@ -15,31 +15,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 from stream_calib.drift.psi import PsiReference, ReferenceGroup
 from stream_calib.errors import DamagedSnapshotError, StreamCalibError
 from stream_calib.snapshot.canonical import sha256_hex
+from stream_calib.snapshot.fit_documents import CertificateDocument, ChoicesDocument, DerivedDocument
+from stream_calib.snapshot.map_documents import BaseMapDocument as BaseMapDocument
+from stream_calib.snapshot.map_documents import FamilyDocument as FamilyDocument
+from stream_calib.snapshot.map_documents import MapDocument
+from stream_calib.snapshot.map_documents import OffsetDocument as OffsetDocument
 from stream_calib.snapshot.report import Document, GateReport
-
-
-class BaseMapDocument(Document):
-    """As `BaseMap.to_lists` of the calibration."""
-
-    log_odds: tuple[float, ...]
-    value: tuple[float, ...]
-    p_min: float
-    strict_slope: float
-
-
-class OffsetDocument(Document):
-    """One group's shift in log-odds."""
-
-    values: tuple[str, ...]
-    """In the order of the family's attributes."""
-    offset: float
-
-
-class FamilyDocument(Document):
-    """All groups of one attribute, or of one intersection of attributes; other values have offset 0."""
-
-    attributes: tuple[str, ...]
-    offsets: tuple[OffsetDocument, ...]
 
 
 class PsiGroupDocument(Document):
@@ -78,21 +59,31 @@ class _Snapshot(Document):
     gate: GateReport
 
 
-class StructureSnapshot(_Snapshot):
+class StructureSnapshot(_Snapshot, MapDocument):
+    """The map stands in it part by part, beside what it was made of and what is claimed of it."""
+
+    later = MapDocument.later | {"derived", "choices", "certificate"}
+
     kind: Literal["structure"] = "structure"
     grid: Literal["v1"] = "v1"
     first_pane: int
     pane_ms: int
     attributes: tuple[str, ...]
-    """In the order of a signature's values."""
-    base: BaseMapDocument
-    families: tuple[FamilyDocument, ...]
-    p_min: float
+    """The configured ones, in the order of a signature's values."""
+    derived: DerivedDocument | None = None
+    """What follows them in the signatures of the map; None: nothing."""
     reference: ReferenceDocument
     roles: dict[str, list[int]]
     rows: int
     """Labelled rows of the fit, not decayed."""
     positives: int
+    choices: ChoicesDocument | None = None
+    certificate: CertificateDocument | None = None
+
+    @property
+    def map_attributes(self) -> tuple[str, ...]:
+        """In the order of the values of a signature as the map takes it."""
+        return self.attributes + (() if self.derived is None else self.derived.names)
 
 
 class LevelSnapshot(_Snapshot):
