@@ -131,17 +131,19 @@ class Bench:
         write = [sys.executable, "-m", "benchmarks.serve_latency", "write", arguments[0], source, *arguments[1:]]
         port = free_port()
         command = self.calibrate_command(name, prefix, port, source, batch_interval=f"{wait_ms}ms")
-        with self.process(command, prefix):
-            until_ready(port)
+        with self.process(command, prefix) as process:
+            until_ready(process, port)
             reader = subprocess.Popen(read, stdout=subprocess.PIPE)
             subprocess.run(write, check=True)
             found, _ = reader.communicate(timeout=_LOOP_WITHIN_S)
         return {key: float(value) for key, value in json.loads(found).items()}
 
 
-def until_ready(port: int) -> None:
+def until_ready(process: subprocess.Popen[bytes], port: int) -> None:
     deadline = time.monotonic() + 60
     while True:
+        if process.poll() is not None:
+            raise RuntimeError(f"calibrate ended with {process.returncode} before it was ready")
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
                 return
