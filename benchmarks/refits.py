@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import time
-import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +25,7 @@ from stream_calib.calibration.grid import locate
 from stream_calib.calibration.metrics import auc, log_loss, worst_group_error
 from stream_calib.calibration.served_map import ServedMap
 from stream_calib.config import Config
+from stream_calib.config_file import tomllib
 from stream_calib.demo.flights import DAY_MS, Flights, load_flights
 from stream_calib.events.contracts import ModelKey
 from stream_calib.events.identity import fingerprints, signature_hash, unit_buckets
