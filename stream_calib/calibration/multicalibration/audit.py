@@ -55,7 +55,7 @@ def audit(
     place = cells.signature * m + target.interval_of(probability)
     expected = cells.labelled * probability
     by_signature = [
-        np.bincount(place, column, s * m).reshape(s, m)
+        np.bincount(place, column, s * m).reshape(s, m).astype(np.float64, copy=False)
         for column in (cells.labelled, cells.positives, expected, expected * (1.0 - probability))
     ]
     used = np.flatnonzero(by_signature[0].any(axis=1))
@@ -69,6 +69,7 @@ def _of_family(
     size = len(family.keys)
     cell = ((group[:, None] + 1) * m + np.arange(m)).ravel()
     rows, positives, expected, variance = (
-        np.bincount(cell, sums.ravel(), (size + 1) * m).reshape(size + 1, m)[1:] for sums in by_signature
+        np.bincount(cell, sums.ravel(), (size + 1) * m).reshape(size + 1, m)[1:].astype(np.float64, copy=False)
+        for sums in by_signature
     )
     return FamilyAudit(family, rows, positives, expected, variance)

@@ -122,9 +122,19 @@ def certify(
     alpha = target.alpha[interval]
 
     order = np.argsort(-(np.abs(residual) + half_width) / alpha, kind="stable")
-    columns = (family, group, interval, rows, residual, half_width, alpha)
-    families = [found.family for found in audits]
-    return Certificate(target, delta, total_rows, families, *(column[order] for column in columns))
+    return Certificate(
+        target=target,
+        delta=delta,
+        total_rows=total_rows,
+        families=[found.family for found in audits],
+        family=family[order],
+        group=group[order],
+        interval=interval[order],
+        rows=rows[order],
+        residual=residual[order],
+        half_width=half_width[order],
+        alpha=alpha[order],
+    )
 
 
 def _places(audits: Sequence[FamilyAudit]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:

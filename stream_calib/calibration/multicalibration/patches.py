@@ -61,4 +61,4 @@ def _can_be_patched(
     found: FamilyAudit, total_rows: float, target: AuditTarget, min_group_rows: float
 ) -> NDArray[np.bool_]:
     enough = found.rows.sum(axis=1, keepdims=True) >= min_group_rows
-    return (found.rows > 0) & (found.rows >= target.gamma * total_rows) & enough
+    return np.asarray((found.rows > 0) & (found.rows >= target.gamma * total_rows) & enough, dtype=np.bool_)
