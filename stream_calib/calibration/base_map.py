@@ -25,6 +25,14 @@ probability as near to 1 as 1 - 1e-6.
 """
 
 
+def within_limits(
+    log_odds: NDArray[np.float64], x: NDArray[np.float64], p_min: float, strict_slope: float
+) -> NDArray[np.float64]:
+    """Calibrated log-odds kept within those of [p_min, 1 - p_min], then strict_slope * x; all of x's shape."""
+    limit = float(logit(1 - p_min)) - strict_slope * MAX_LOG_ODDS
+    return np.clip(log_odds, -limit, limit) + strict_slope * x
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BaseMap:
     """A non-decreasing map given by knots.
@@ -70,13 +78,17 @@ class BaseMap:
         probability = np.clip(np.interp(x, self.log_odds, self.value), self.p_min, 1 - self.p_min)
         return np.asarray(logit(probability), dtype=np.float64)
 
+    def limited(self, log_odds: NDArray[np.float64], p_min: float) -> NDArray[np.float64]:
+        """Within [p_min, 1 - p_min], with room for the strict slope, which is added later."""
+        limit = float(logit(1 - p_min)) - self.strict_slope * MAX_LOG_ODDS
+        return np.clip(log_odds, -limit, limit)
+
     def finish(self, log_odds: NDArray[np.float64], x: NDArray[np.float64], p_min: float) -> NDArray[np.float64]:
         """Limits of [p_min, 1 - p_min], then the strict slope, on `start(x)` plus offsets.
 
         The limits leave room for the slope, which comes last, so the map increases strictly where it is at a limit too.
         """
-        limit = float(logit(1 - p_min)) - self.strict_slope * MAX_LOG_ODDS
-        return np.clip(log_odds, -limit, limit) + self.strict_slope * x
+        return self.limited(log_odds, p_min) + self.strict_slope * x
 
     def probability_at(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Calibrated probabilities (n,) in [p_min, 1 - p_min] of raw log-odds (n,) within the grid's outer edges."""
