@@ -13,7 +13,7 @@ from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.errors import LengthMismatchError
 
-EVERYTHING = FamilyRule((), (), predicate="everything")
+EVERYTHING = FamilyRule((), (), predicate="all")
 """The family whose one group holds every signature: plain calibration is audited with the rest."""
 
 

@@ -3,7 +3,7 @@
 With probability at least 1 - delta every cell of mass mu >= gamma has a residual r = E[Y - f | cell] of at most alpha^.
 Three bounds hold for all cells together (Bonferroni):
 
-* the mean of Y in the cell by Chernoff's limits (`binomial_bounds`), 80 % of delta;
+* the mean of Y in the cell by Chernoff's limits (`chernoff_bounds`), 80 % of delta;
 * the mean of f, which moves inside the interval of the cell only, by Hoeffding's bound for values in that interval
   ("Probability inequalities for sums of bounded random variables", 1963, theorem 2), 10 % of delta;
 * the mass from above by Chernoff's limit, 10 % of delta.
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from stream_calib.calibration.groups import Family
 from stream_calib.calibration.multicalibration.audit import FamilyAudit
-from stream_calib.calibration.multicalibration.binomial_bounds import divergence, lower_limit, upper_limit
+from stream_calib.calibration.multicalibration.chernoff_bounds import divergence, lower_limit, upper_limit
 from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.errors import ConfigurationError
 

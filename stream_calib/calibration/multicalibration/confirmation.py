@@ -44,12 +44,14 @@ class RoundGains:
         return float((self.gain**2 * self.count).sum()) / self.rows
 
 
-def round_gains(cells: LabelledCells, before: NDArray[np.float64], after: NDArray[np.float64]) -> RoundGains:
-    """What the rows of the cells gain by going from f `before` to f' `after`, (k,) each. Raises FitError without rows.
+def round_gains(
+    cells: LabelledCells, before: NDArray[np.float64], after: NDArray[np.float64], rows: float
+) -> RoundGains:
+    """What rows gain by going from f `before` to f' `after`, (k,) each, at cells that hold all rows that change.
 
-    Z = (Y - f)^2 - (Y - f')^2 = (f' - f) (2 Y - f - f').
+    `rows`: all labelled rows, of whatever cells. Z = (Y - f)^2 - (Y - f')^2 = (f' - f) (2 Y - f - f'). Raises FitError
+    without rows.
     """
-    rows = float(cells.labelled.sum())
     if not rows > 0:
         raise FitError("no labelled rows to confirm a round on; give every audit bucket rows, or leave it out")
     moved = np.flatnonzero((before != after) & (cells.labelled > 0))
