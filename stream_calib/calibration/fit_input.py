@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,17 +17,29 @@ _CENTRE_SCORE = np.concatenate([[0.0], expit(CENTRE_LOG_ODDS[1:-1]), [1.0]])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """Weight of labelled rows and of positives by score. Columns have shape (k,) and dtype float64.
+    """Weight of labelled rows and of positives by score. Columns have shape (k,).
 
-    `score` does not decrease; `labelled` > 0. `rows`, `positive_rows`, `negative_rows` do not depend on weights.
+    `score` float64, does not decrease; `labelled` float64, > 0: read-only ones, which take no memory, for rows without
+    weights. `outcome` is bool for these (a label a row), float64 otherwise (the positives' weight). `rows`,
+    `positive_rows`, `negative_rows` do not depend on weights.
     """
 
     score: NDArray[np.float64]
     labelled: NDArray[np.float64]
-    positives: NDArray[np.float64]
+    outcome: NDArray[np.float64] | NDArray[np.bool_]
     rows: float
     positive_rows: float
     negative_rows: float
+
+    @property
+    def unweighted(self) -> bool:
+        """Whether every entry is one row of weight 1."""
+        return self.outcome.dtype == np.bool_
+
+    @property
+    def positives(self) -> NDArray[np.float64]:
+        """The positives' weight (k,) float64; made anew at each call for rows without weights."""
+        return self.outcome.astype(np.float64, copy=False)
 
 
 def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
@@ -46,54 +59,66 @@ def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
 
 
 def counts_of_rows(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None) -> Counts:
-    """Counts from rows; rows of weight 0 are left out. Raises as `GIRB.fit`."""
-    score, label = checked_scores(scores), _numbers("labels", labels)
+    """Counts from rows; rows of weight 0 are left out. Raises as `Calibrator.fit`."""
+    score, label = checked_scores(scores), np.asarray(labels)
     weight = None if weights is None else _numbers("weights", weights)
     if label.shape != score.shape or (weight is not None and weight.shape != score.shape):
         shapes = f"{score.shape}, labels {label.shape}, weights {None if weight is None else weight.shape}"
         raise LengthMismatchError(f"scores {shapes}: there must be one label, and one weight if any, for each score")
-    _check_finite("labels", label)
-    positive = label == 1
-    if not (positive | (label == 0)).all():
-        raise FitError("labels must be 0 or 1; leave rows without a label out of the fit")
-    if weight is not None:
-        _check_weights(weight)
-        if len(weight) and not weight.any():
-            raise WeightError("all weights are 0; there is nothing to fit, keep the calibrator that you have")
-        kept = weight > 0
-        if not kept.all():
-            score, positive, weight = score[kept], positive[kept], weight[kept]
-    positive_rows = int(np.count_nonzero(positive))
-    rows = len(score)
+    positive = _positive(label)
     if weight is None:
         score, positive = _sorted_rows(score, positive)
-        labelled = np.ones(rows)
-    else:
-        order = np.argsort(score)
-        score, positive, labelled = score[order], positive[order], weight[order]
-    return Counts(
-        score=score,
-        labelled=labelled,
-        positives=labelled * positive,
-        rows=rows,
-        positive_rows=positive_rows,
-        negative_rows=rows - positive_rows,
-    )
+        return _counts(score, np.broadcast_to(1.0, score.shape), positive, positive)
+    _check_weights(weight)
+    if len(weight) and not weight.any():
+        raise WeightError("all weights are 0; there is nothing to fit, keep the calibrator that you have")
+    kept = np.flatnonzero(weight)
+    order = kept[np.argsort(score[kept], kind="stable")]
+    score, positive, labelled = score[order], positive[order], weight[order]
+    return _counts(score, labelled, labelled * positive, positive)
+
+
+def _counts(
+    score: NDArray[np.float64],
+    labelled: NDArray[np.float64],
+    outcome: NDArray[np.float64] | NDArray[np.bool_],
+    positive: NDArray[np.bool_],
+) -> Counts:
+    positive_rows = int(np.count_nonzero(positive))
+    return Counts(score, labelled, outcome, len(score), positive_rows, len(score) - positive_rows)
+
+
+def _positive(label: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each label (n,) is 1, of labels that are 0 or 1. Takes one byte a row, whatever the labels' dtype."""
+    if label.dtype == np.bool_:
+        return np.asarray(label, dtype=np.bool_)
+    if label.dtype.kind not in "iuf":
+        raise FitError(f"labels have dtype {label.dtype}; numbers are needed, text and None are never guessed at")
+    if label.dtype.kind == "f":
+        _check_finite("labels", label)
+    positive = label == 1
+    if np.count_nonzero(positive) + np.count_nonzero(label == 0) != label.size:
+        raise FitError("labels must be 0 or 1; leave rows without a label out of the fit")
+    return np.asarray(positive, dtype=np.bool_)
 
 
 def _sorted_rows(
     score: NDArray[np.float64], positive: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Scores in [0, 1] in order, with their labels."""
+    """Scores in [0, 1] in order, with their labels. Takes 9 bytes a row, of which 9 are what it returns."""
     # Numbers >= 0 are in the order of their bits and leave the sign bit free: with the label in its place one sort of
     # integers does, ten times as fast as finding an order and taking the rows along.
-    packed = (score.view(np.uint64) << np.uint64(1)) | positive
+    packed = score.view(np.uint64) << np.uint64(1)
+    np.bitwise_or(packed, positive, out=packed)
     packed.sort()
-    return (packed >> np.uint64(1)).view(np.float64), (packed & np.uint64(1)).astype(np.bool_)
+    label = np.empty(len(packed), dtype=np.bool_)
+    np.bitwise_and(packed, np.uint64(1), out=label, casting="unsafe")
+    packed >>= np.uint64(1)
+    return packed.view(np.float64), label
 
 
 def counts_of_cells(labelled: ArrayLike, positives: ArrayLike) -> Counts:
-    """Counts from sums per grid bin, (402,) each; empty bins are left out. Raises as `GIRB.fit_cells`."""
+    """Counts from sums per grid bin, (402,) each; empty bins are left out. Raises as `Calibrator.fit_cells`."""
     n, k = _numbers("labelled", labelled), _numbers("positives", positives)
     if n.shape != (N_BINS,) or k.shape != (N_BINS,):
         raise LengthMismatchError(f"labelled {n.shape}, positives {k.shape}: give {N_BINS} counts, one a grid bin")

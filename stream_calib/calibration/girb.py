@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils.validation import check_is_fitted
 
-from stream_calib.calibration.base_map import STRICT_SLOPE, BaseMap
+from stream_calib.calibration.base_map import BaseMap
+from stream_calib.calibration.beta_prior import PriorCentre, posterior, prior_centres
 from stream_calib.calibration.calibrator import Calibrator
 from stream_calib.calibration.fit_input import Counts, checked_scores
+from stream_calib.calibration.girb_knots import Shape, knots, with_end_slopes
+from stream_calib.calibration.girb_strict import strict_map, strict_probability, value_limits
 from stream_calib.calibration.grid import log_odds
 from stream_calib.calibration.platt import fit_platt
-from stream_calib.calibration.score_groups import ScoreGroups, equal_frequency_groups
+from stream_calib.calibration.score_groups import Representative, ScoreGroups, Strategy, checked_edges, score_groups
+from stream_calib.calibration.score_groups_merged import SparseLimits
 from stream_calib.errors import ConfigurationError, OneClassError, TooFewPositivesError, TooFewRowsError
 
-PriorCentre = Literal["platt", "base_rate"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class GIRB(Calibrator):
@@ -26,77 +31,142 @@ class GIRB(Calibrator):
 
     | parameter | meaning |
     |---|---|
-    | `n_groups` | score groups of about equal weight; equal scores are never split |
+    | `n_groups` | at most so many score groups; without a meaning where `strategy` gives edges |
+    | `strategy` | "quantile", "uniform", "information", or inner edges as (.5, .8); see `score_groups` |
+    | `representative` | the score that stands for a group: "mean" by weight, or "median" |
+    | `min_group_share` | groups with a smaller share of the weight are merged with a neighbour (`merged_starts`) |
+    | `min_group_rows` | the same below a weight (of unweighted rows: their number) |
+    | `min_group_positives` | the same below a weight of positives, and of negatives |
     | `prior_strength` | rows that the Beta prior counts for in each group; 0: no prior |
-    | `prior_centre` | the prior's centre: `"platt"`, a Platt fit of the same groups; `"base_rate"`; None: no prior |
+    | `prior_centre` | the prior's centre: "platt", a Platt fit of the same groups; "base_rate"; None: no prior |
+    | `shape` | "linear" between the groups' scores, or a "step" at each group's boundary |
+    | `end_slopes` | None: constant beyond the outer groups' scores; (low, high): in log-odds the map goes on there |
+    | | with the slope of the Platt fit, kept within these bounds |
     | `min_rows` | rows (of weight above 0; in `fit_cells` their number) below which `fit` raises TooFewRowsError |
     | `min_positives` | positives, and negatives, below which `fit` raises TooFewPositivesError |
     | `p_min` | outputs lie within [p_min, 1 - p_min] |
-    | `strict` | the map increases strictly, so ranks are kept (see `base_map.STRICT_SLOPE` for its price) |
+    | `strict` | the map increases strictly, so ranks are kept |
 
-    Outside the fitted range the map is constant.
+    After a fit `groups_` holds the ScoreGroups and `rates_` (g,) their calibrated rates, before p_min.
 
-    The prior's rows count as data: with prior centre c and strength s a group of n rows and k positives has value
-    (k + s c) / (n + s) and weight n + s in the isotonic regression.
+    The method: a group of n rows and k positives has rate (k + s c) / (n + s) under a prior of strength s and centre c;
+    isotonic regression of the rates, weighted by n + s (pool adjacent violators; Barlow, Bartholomew, Bremner and
+    Brunk, Statistical Inference under Order Restrictions, 1972; for calibration Zadrozny and Elkan 2002), gives the
+    values; probabilities are linear in the raw log-odds between the groups.
+
+    `strict` keeps AUC and ranks exactly for scores that differ in single precision (float32); scores that are nearer to
+    each other may become tied but never change order. Plateaus are tilted by a relative 2e-8 per unit of raw log-odds
+    in the probability and by 1e-6 in the log-odds. It costs at most 3e-6 in probability, and limits of 1e-4 (relative)
+    above p_min and 1.5e-6 below 1 - p_min; see `girb_strict` for why no map can do more. Without it scores within a
+    plateau, and beyond the outer groups, are tied.
+
+    Of scikit-learn's estimator checks those do not apply that give several features, features outside [0, 1] or
+    outcomes that are not 0 and 1: such data are refused, not guessed at.
     """
 
     def __init__(
         self,
         *,
         n_groups: int = 100,
+        strategy: Strategy | Sequence[float] = "quantile",
+        representative: Representative = "mean",
+        min_group_share: float = 0.0,
+        min_group_rows: float = 0.0,
+        min_group_positives: float = 0.0,
         prior_strength: float = 30.0,
         prior_centre: PriorCentre | None = "platt",
+        shape: Shape = "linear",
+        end_slopes: tuple[float, float] | None = None,
         min_rows: int = 2,
         min_positives: int = 1,
         p_min: float = 1e-6,
         strict: bool = True,
     ) -> None:
         self.n_groups = n_groups
+        self.strategy = strategy
+        self.representative = representative
+        self.min_group_share = min_group_share
+        self.min_group_rows = min_group_rows
+        self.min_group_positives = min_group_positives
         self.prior_strength = prior_strength
         self.prior_centre = prior_centre
+        self.shape = shape
+        self.end_slopes = end_slopes
         self.min_rows = min_rows
         self.min_positives = min_positives
         self.p_min = p_min
         self.strict = strict
 
+    def fit_counts(self, counts: Counts) -> Self:
+        self.check_parameters()
+        self.check_enough(counts)
+        return self.fit_groups(self.make_groups(counts))
+
+    def make_groups(self, counts: Counts) -> ScoreGroups:
+        """The score groups of counts that were checked: all that a fit sees of them."""
+        limits = SparseLimits(self.min_group_share, self.min_group_rows, self.min_group_positives)
+        return score_groups(
+            counts,
+            self.strategy,
+            self.n_groups,
+            representative=self.representative,
+            limits=None if limits == SparseLimits() else limits,
+        )
+
+    def fit_groups(self, groups: ScoreGroups) -> Self:
+        """Fits to the groups of `make_groups`."""
+        strength = 0.0 if self.prior_centre is None else self.prior_strength
+        centres = prior_centres(groups, self.prior_centre if strength > 0 else None)
+        rate, weight = posterior(groups, centres, strength)
+        value = isotonic_regression(rate, sample_weight=weight, y_min=0.0, y_max=1.0)
+        made = knots(groups, value, self.shape)
+        if self.end_slopes is not None:
+            platt = fit_platt(groups.log_odds, groups.labelled, groups.positives)
+            made = with_end_slopes(made, platt.slope, self.end_slopes)
+        self.groups_, self.rates_ = groups, value
+        self.base_map_ = strict_map(made, self.p_min) if self.strict else BaseMap(*made, self.p_min, 0.0)
+        return self
+
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Calibrated probabilities (n,) of scores (n,) or (n, 1). Raises NonFiniteInputError, ScoreRangeError."""
-        return self.base_map().probability_at(log_odds(checked_scores(X)))
+        base_map = self.base_map()
+        score = checked_scores(X)
+        return strict_probability(base_map, score) if self.strict else base_map.probability_at(log_odds(score))
 
     def base_map(self) -> BaseMap:
         check_is_fitted(self, "base_map_")
         fitted: BaseMap = self.base_map_
         return fitted
 
-    def fit_counts(self, counts: Counts) -> GIRB:
-        self._check_parameters()
-        self._check_enough(counts)
-        groups = equal_frequency_groups(counts.score, counts.labelled, counts.positives, self.n_groups)
-        centre, strength = self._prior(groups)
-        weight = groups.labelled + strength
-        rate = np.clip((groups.positives + strength * centre) / weight, 0.0, 1.0)
-        value = isotonic_regression(rate, sample_weight=weight, y_min=0.0, y_max=1.0)
-        self.base_map_ = BaseMap(groups.log_odds, value, self.p_min, STRICT_SLOPE if self.strict else 0.0)
-        return self
-
-    def _prior(self, groups: ScoreGroups) -> tuple[NDArray[np.float64], float]:
-        if self.prior_centre == "platt" and self.prior_strength > 0:
-            fit = fit_platt(groups.log_odds, groups.labelled, groups.positives)
-            return expit(fit.log_odds_at(groups.log_odds)), self.prior_strength
-        base_rate = np.full(len(groups.labelled), groups.positives.sum() / groups.labelled.sum())
-        return base_rate, 0.0 if self.prior_centre is None else self.prior_strength
-
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Raises ConfigurationError for parameters that make no sense."""
         if self.n_groups < 1:
             raise ConfigurationError(f"n_groups = {self.n_groups}; at least one score group is needed")
-        if not (np.isfinite(self.prior_strength) and self.prior_strength >= 0):
-            raise ConfigurationError(f"prior_strength = {self.prior_strength}; it is a number of rows, 0 or more")
-        if self.prior_centre not in ("platt", "base_rate", None):
-            raise ConfigurationError(f'prior_centre = {self.prior_centre!r}; it is "platt", "base_rate" or None')
+        if not isinstance(self.strategy, str):
+            checked_edges(self.strategy)
+        for name, allowed in _CHOICES.items():
+            given = getattr(self, name)
+            if (isinstance(given, str) or name != "strategy") and given not in allowed:
+                raise ConfigurationError(f"{name} = {given!r}; it is one of {', '.join(map(repr, allowed))}")
+        for name in ("min_group_share", "min_group_rows", "min_group_positives", "prior_strength"):
+            given = getattr(self, name)
+            if not (np.isfinite(given) and given >= 0):
+                raise ConfigurationError(f"{name} = {given}; it is a finite number, 0 or more")
+        if self.min_group_share > 1:
+            raise ConfigurationError(f"min_group_share = {self.min_group_share}; it is a share, 0 to 1")
+        if self.end_slopes is not None:
+            slopes = np.asarray(self.end_slopes, dtype=np.float64)
+            if slopes.shape != (2,) or not np.isfinite(slopes).all() or not 0 <= slopes[0] <= slopes[1]:
+                raise ConfigurationError(
+                    f"end_slopes = {self.end_slopes}; they are None or (low, high), 0 <= low <= high"
+                )
         if not 0 <= self.p_min < 0.5:
             raise ConfigurationError(f"p_min = {self.p_min}; it must lie in [0, .5)")
+        low, high = value_limits(self.p_min)
+        if self.strict and not low < high:
+            raise ConfigurationError(f"p_min = {self.p_min} leaves no room for a strict map; make it smaller")
 
-    def _check_enough(self, counts: Counts) -> None:
+    def check_enough(self, counts: Counts) -> None:
+        """Raises TooFewRowsError, OneClassError, TooFewPositivesError."""
         if counts.rows < self.min_rows:
             raise TooFewRowsError(f"{counts.rows:g} labelled rows; {self.min_rows} are needed: wait for more labels")
         if counts.positive_rows == 0 or counts.negative_rows == 0:
@@ -105,3 +175,11 @@ class GIRB(Calibrator):
         fewer, kind = min((counts.positive_rows, "positives"), (counts.negative_rows, "negatives"))
         if fewer < self.min_positives:
             raise TooFewPositivesError(f"{fewer:g} {kind}; at least {self.min_positives} of each class are needed")
+
+
+_CHOICES: dict[str, tuple[str | None, ...]] = {
+    "strategy": ("quantile", "uniform", "information"),
+    "representative": ("mean", "median"),
+    "prior_centre": ("platt", "base_rate", None),
+    "shape": ("linear", "step"),
+}

@@ -4,7 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_calib.calibration.grid import log_odds
-from stream_calib.calibration.score_groups import equal_frequency_groups
+from stream_calib.calibration.fit_input import Counts
+from stream_calib.calibration.score_groups import ScoreGroups, score_groups
+
+
+def equal_frequency_groups(score, labelled, positives, n_groups):  # type: ignore
+    return score_groups(Counts(score, labelled, positives, len(score), 1, 1), "quantile", n_groups)
 
 
 def test_distinct_scores_make_groups_of_equal_size() -> None:
