@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from stream_calib.calibration.metrics.evaluated import Evaluated
-from stream_calib.calibration.metrics.probability_bins import equal_mass_bins
+from stream_calib.calibration.metrics.probability_bins import DEFAULT_BINS, probability_bins
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,24 @@ def brier_of_counts(value: ArrayLike, labelled: ArrayLike, positives: ArrayLike)
 
 
 def brier_decomposition(
-    label: ArrayLike, probability: ArrayLike, weight: ArrayLike | None = None, *, n_bins: int = 15
+    label: ArrayLike, probability: ArrayLike, weight: ArrayLike | None = None, *, n_bins: int = DEFAULT_BINS
 ) -> BrierDecomposition:
-    """Parts of the Brier score over bins of equal mass. Shapes and errors: `Evaluated.of_rows`."""
-    data = Evaluated.of_rows(label, probability, weight)
-    bins = equal_mass_bins(data, n_bins)
+    """Parts of the Brier score over bins of equal mass. Shapes and errors: `Evaluated.of_rows`.
+
+    ConfigurationError for `n_bins` beyond 1 .. 10,000.
+    """
+    return _parts(Evaluated.of_rows(label, probability, weight), n_bins)
+
+
+def brier_decomposition_of_counts(
+    value: ArrayLike, labelled: ArrayLike, positives: ArrayLike, *, n_bins: int = DEFAULT_BINS
+) -> BrierDecomposition:
+    """The same from counts (k,) behind each probability (k,). Errors: `Evaluated.of_counts`."""
+    return _parts(Evaluated.of_counts(value, labelled, positives), n_bins)
+
+
+def _parts(data: Evaluated, n_bins: int) -> BrierDecomposition:
+    bins = probability_bins(data, n_bins, "mass")
     share, rate = bins.labelled / data.total, bins.rate
     reliability = float((share * (bins.mean_probability - rate) ** 2).sum())
     resolution = float((share * (rate - data.base_rate) ** 2).sum())

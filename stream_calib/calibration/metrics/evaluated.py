@@ -1,4 +1,8 @@
-"""What every metric is given: probabilities with the weight of labelled rows and of positives behind them."""
+"""What every metric is given: probabilities with the weight of labelled rows and of positives behind them.
+
+Every metric has two forms over one implementation: `name(label, probability, weight)` from rows, and
+`name_of_counts(value, labelled, positives)` from the counts behind each probability, as cells have them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError, WeightError
+from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError
 
 LOG_LOSS_CLIP = 1e-6
 """Probabilities are kept within [1e-6, 1 - 1e-6] where a logarithm is taken, on both sides of every comparison, so that
@@ -31,11 +35,14 @@ class Evaluated:
     def of_rows(cls, label: ArrayLike, probability: ArrayLike, weight: ArrayLike | None) -> Evaluated:
         """From labels (n,) of 0 and 1, probabilities (n,) in [0, 1], weights (n,) >= 0 or None (all 1).
 
-        Raises LengthMismatchError, NonFiniteInputError, WeightError; FitError for other labels or no rows.
+        Raises LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError; FitError for other labels or no
+        rows.
         """
         value, y = np.asarray(probability, dtype=np.float64), np.asarray(label)
         w = np.ones(y.shape) if weight is None else np.asarray(weight, dtype=np.float64)
-        if len(y) and not ((y == 0) | (y == 1)).all():
+        if y.shape != w.shape:
+            raise LengthMismatchError(f"labels {y.shape}, weights {w.shape}: both need the same shape (n,)")
+        if not ((y == 0) | (y == 1)).all():
             raise FitError("labels must be 0 or 1; leave rows without a label out of the evaluation")
         return cls._checked(value, w, w * y, w * w)
 
@@ -43,7 +50,8 @@ class Evaluated:
     def of_counts(cls, value: ArrayLike, labelled: ArrayLike, positives: ArrayLike) -> Evaluated:
         """From probabilities (k,) and numbers of labelled rows and positives (k,) that have them.
 
-        Raises LengthMismatchError, NonFiniteInputError, WeightError; FitError where no rows are labelled.
+        Raises LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError; FitError where no rows are
+        labelled.
         """
         n = np.asarray(labelled, dtype=np.float64)
         return cls._checked(np.asarray(value, dtype=np.float64), n, np.asarray(positives, dtype=np.float64), n)
@@ -63,12 +71,14 @@ class Evaluated:
             if not np.isfinite(column).all():
                 raise NonFiniteInputError(f"{name} hold NaN or infinity; leave those rows out")
         if ((value < 0) | (value > 1)).any():
-            raise FitError("probabilities must lie in [0, 1]; evaluate calibrated or raw scores, not log-odds")
+            raise ScoreRangeError("probabilities must lie in [0, 1]; evaluate calibrated or raw scores, not log-odds")
         if (labelled < 0).any() or (positives < 0).any() or (positives > labelled).any():
             raise WeightError("weights must be 0 or more, and positives no more than labelled")
+        if not len(value):
+            raise FitError("there are no labelled rows to evaluate")
         used = labelled > 0
         if not used.any():
-            raise FitError("there are no labelled rows to evaluate")
+            raise WeightError("all weights, or numbers of labelled rows, are 0; there is nothing to evaluate")
         if used.all():
             return cls(value, labelled, positives, squared)
         return cls(value[used], labelled[used], positives[used], squared[used])

@@ -96,7 +96,7 @@ def test_refusals() -> None:
         worst_group_error(y, p, [np.zeros(19, dtype=int)])
     with pytest.raises(WeightError):
         worst_group_error(y, p, [], np.zeros(20))
-    with pytest.raises(WeightError):
+    with pytest.raises(FitError, match="no labelled rows"):
         worst_group_error([], [], [])
     with pytest.raises(OneClassError):
         worst_group_error(np.ones(20), p, [])
