@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_calib.snapshot.report import Document
+from stream_calib.snapshot.document import Document
 
 
 class DerivedDocument(Document):
@@ -41,6 +41,8 @@ class ChoicesDocument(Document):
     rows: int
     """Labelled rows in them."""
     figures: tuple[FigureDocument, ...]
+    evidence_sha256: str
+    """Hash of the record of forward evidence that this was chosen by."""
 
 
 class AuditCellDocument(Document):

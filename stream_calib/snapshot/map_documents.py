@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from stream_calib.snapshot.report import Document
+from stream_calib.snapshot.document import Document
 
 
 class ExtendedDocument(Document):

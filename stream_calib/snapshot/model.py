@@ -15,12 +15,13 @@ from pydantic import Field, TypeAdapter, ValidationError
 from stream_calib.drift.psi import PsiReference, ReferenceGroup
 from stream_calib.errors import DamagedSnapshotError, StreamCalibError
 from stream_calib.snapshot.canonical import sha256_hex
+from stream_calib.snapshot.document import Document
 from stream_calib.snapshot.fit_documents import CertificateDocument, ChoicesDocument, DerivedDocument
 from stream_calib.snapshot.map_documents import BaseMapDocument as BaseMapDocument
 from stream_calib.snapshot.map_documents import FamilyDocument as FamilyDocument
 from stream_calib.snapshot.map_documents import MapDocument
 from stream_calib.snapshot.map_documents import OffsetDocument as OffsetDocument
-from stream_calib.snapshot.report import Document, GateReport
+from stream_calib.snapshot.report import GateReport
 
 
 class PsiGroupDocument(Document):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from stream_calib.drift.policy import Kind, Reason
 from stream_calib.errors import StateError
-from stream_calib.snapshot.canonical import canonical_json
 from stream_calib.snapshot.decision_log import Outcome
+from stream_calib.snapshot.document import Document
+from stream_calib.snapshot.fit_documents import CertificateDocument, ChoicesDocument
 
 GateCode: TypeAlias = Literal[
     "too_few_rows",
@@ -24,16 +25,6 @@ GateCode: TypeAlias = Literal[
 
 RefusalCode: TypeAlias = GateCode | Literal["pinned"]
 """Why a candidate is not published: the gate's reasons, or that the current snapshot is pinned."""
-
-
-class Document(BaseModel):
-    """Frozen, strict, unknown keys refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    def encode(self) -> bytes:
-        """Canonical JSON."""
-        return canonical_json(self.model_dump(mode="json"))
 
 
 class HarmedGroup(Document):
@@ -110,6 +101,9 @@ class RefitReport(Document):
     rows: int = 0
     """Labelled rows that the fit used, not decayed."""
     positives: int = 0
+    choices: ChoicesDocument | None = None
+    """Of the candidate of a structure refit, as the next."""
+    certificate: CertificateDocument | None = None
     gate: GateReport | None = None
 
     @property

@@ -98,6 +98,7 @@ def everything() -> StructureSnapshot:
             patches=True,
             days=28,
             rows=12_700,
+            evidence_sha256="ef",
             figures=(FigureDocument(name="slopes carrier", on=True, difference=-0.002, standard_error=0.001),),
         ),
         certificate=CertificateDocument(
