@@ -25,12 +25,10 @@ probability as near to 1 as 1 - 1e-6.
 """
 
 
-def within_limits(
-    log_odds: NDArray[np.float64], x: NDArray[np.float64], p_min: float, strict_slope: float
-) -> NDArray[np.float64]:
-    """Calibrated log-odds kept within those of [p_min, 1 - p_min], then strict_slope * x; all of x's shape."""
+def within_limits(log_odds: NDArray[np.float64], p_min: float, strict_slope: float) -> NDArray[np.float64]:
+    """Log-odds (of any shape) within [p_min, 1 - p_min], with room for the strict slope, which is added later."""
     limit = float(logit(1 - p_min)) - strict_slope * MAX_LOG_ODDS
-    return np.clip(log_odds, -limit, limit) + strict_slope * x
+    return np.clip(log_odds, -limit, limit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,8 +78,7 @@ class BaseMap:
 
     def limited(self, log_odds: NDArray[np.float64], p_min: float) -> NDArray[np.float64]:
         """Within [p_min, 1 - p_min], with room for the strict slope, which is added later."""
-        limit = float(logit(1 - p_min)) - self.strict_slope * MAX_LOG_ODDS
-        return np.clip(log_odds, -limit, limit)
+        return within_limits(log_odds, p_min, self.strict_slope)
 
     def finish(self, log_odds: NDArray[np.float64], x: NDArray[np.float64], p_min: float) -> NDArray[np.float64]:
         """Limits of [p_min, 1 - p_min], then the strict slope, on `start(x)` plus offsets.

@@ -38,7 +38,7 @@ class ParametricBaseline(Baseline):
         return BaseMap(EDGE_LOG_ODDS, expit(fitted), self.p_min, self._strict_slope)
 
     def _probability_at(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        calibrated = within_limits(self._formula(x), x, self.p_min, self._strict_slope)
+        calibrated = within_limits(self._formula(x), self.p_min, self._strict_slope) + self._strict_slope * x
         return np.clip(expit(calibrated), self.p_min, 1 - self.p_min)
 
     @abstractmethod
