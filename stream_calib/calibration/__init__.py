@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stream_calib.calibration.base_map import BaseMap
-from stream_calib.calibration.offsets import fit_level, fit_offsets
+from stream_calib.calibration.joint_fit import JointFit, fit_joint
+from stream_calib.calibration.level import fit_level
 from stream_calib.calibration.platt import PlattFit, fit_platt
 from stream_calib.calibration.served_map import ServedMap
 
 if TYPE_CHECKING:
     from stream_calib.calibration.girb import GIRB
 
-__all__ = ["GIRB", "BaseMap", "PlattFit", "ServedMap", "fit_level", "fit_offsets", "fit_platt"]
+__all__ = ["GIRB", "BaseMap", "JointFit", "PlattFit", "ServedMap", "fit_joint", "fit_level", "fit_platt"]
 
 
 def __getattr__(name: str) -> type[GIRB]:

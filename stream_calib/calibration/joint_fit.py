@@ -59,8 +59,9 @@ class JointFit:
             if of_slope is not None:
                 slope += np.append(of_slope, 0.0)[family.group_of]
         distance = CENTRE_LOG_ODDS - self.slope_centre
-        own = offset[cells.signature] + slope[cells.signature] * distance[cells.grid_bin]
-        return base.log_odds_at(CENTRE_LOG_ODDS)[cells.grid_bin] + own
+        own: NDArray[np.float64] = offset[cells.signature] + slope[cells.signature] * distance[cells.grid_bin]
+        own += base.log_odds_at(CENTRE_LOG_ODDS)[cells.grid_bin]
+        return own
 
 
 def fit_joint(

@@ -30,7 +30,7 @@ def find_minimum(
     says how the two share, and each round settles about ridge / rows of that.
     """
     enough = max(float(ridge.min(initial=np.inf)) * tolerance, _ROUNDING * float(runs.rows.sum()))
-    parameters = start.copy()
+    parameters: NDArray[np.float64] = start.copy()
     for _ in range(max_rounds):
         gradient, moments = runs.residuals_and_moments(parameters)
         gradient -= ridge * parameters

@@ -62,9 +62,7 @@ def joint_problem(
     inside = signature[starts]
     keys = [(place, slope) for slope in (False, True) for place in order if sloped[place] or not slope]
     blocks = [Block(families[place].group_of[inside] + 1, len(families[place].keys), slope) for place, slope in keys]
-    runs = Runs(
-        log_odds[grid_bin], (CENTRE_LOG_ODDS - slope_centre)[grid_bin], labelled, positives, starts, blocks
-    )
+    runs = Runs(log_odds[grid_bin], (CENTRE_LOG_ODDS - slope_centre)[grid_bin], labelled, positives, starts, blocks)
     return JointProblem(runs, {key: number for number, key in enumerate(keys)}, slope_centre)
 
 
@@ -87,9 +85,7 @@ def _merged(
     return cells.signature[taken[starts]], run[starts], grid_bin[starts], labelled, positives
 
 
-def _centre(
-    grid_bin: NDArray[np.integer], labelled: NDArray[np.float64], log_odds: NDArray[np.float64]
-) -> float:
+def _centre(grid_bin: NDArray[np.integer], labelled: NDArray[np.float64], log_odds: NDArray[np.float64]) -> float:
     p = expit(log_odds)
     weight = np.bincount(grid_bin, labelled, N_BINS) * p * (1 - p)
     total = float(weight.sum())
@@ -97,7 +93,12 @@ def _centre(
 
 
 def _rank(rule: FamilyRule) -> tuple[object, ...]:
-    return rule.positions, rule.attributes, rule.predicate or "", tuple(tuple(sorted(values)) for values in rule.admitted)
+    return (
+        rule.positions,
+        rule.attributes,
+        rule.predicate or "",
+        tuple(tuple(sorted(values)) for values in rule.admitted),
+    )
 
 
 def _check(cells: LabelledCells, families: Sequence[Family]) -> None:

@@ -67,7 +67,9 @@ class Runs:
 
     def each(self, offset: float, slope: float) -> NDArray[np.float64]:
         """(parameters,) with one value for all offsets and one for all slopes."""
-        return np.concatenate([np.empty(0), *(np.full(b.size + 1, slope if b.slope else offset) for b in self.blocks)])
+        return np.concatenate(
+            [np.empty(0), *(np.full(b.size + 1, slope if b.slope else offset, np.float64) for b in self.blocks)]
+        )
 
     def shift(self, parameters: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Sums (m,) of the offsets, and of the slopes, that each run has."""

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.calibration.grid import CENTRE_LOG_ODDS, N_BINS
+from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import family_rule, make_family
-from stream_calib.calibration.offsets import fit_level, fit_offsets
+from stream_calib.calibration.joint_fit import fit_joint
+from stream_calib.calibration.labelled_cells import LabelledCells
+from stream_calib.calibration.level import fit_level
 from stream_calib.config import Config
 from stream_calib.drift.psi_reference import reference_group
 from stream_calib.drift.psi_window import Signatures
@@ -66,24 +68,14 @@ def fit_structure(evidence: Evidence, signatures: Signatures, config: Config) ->
         .base_map()
     )
     families = [make_family(rule, values) for rule in family_rules(config)]
-    base_log_odds = base.log_odds_at(CENTRE_LOG_ODDS)[cells.grid_bin]
-    offsets = fit_offsets(
-        base_log_odds,
-        cells.labelled,
-        cells.positives,
-        [family.group_of[place] for family in families],
-        [len(family.keys) for family in families],
-        ridge=calibration.offset_ridge,
-    )
+    labelled_cells = LabelledCells(values, place, cells.grid_bin, cells.labelled, cells.positives)
+    joint = fit_joint(labelled_cells, base, families, ridge=calibration.offset_ridge)
     documents = tuple(
         FamilyDocument(
-            attributes=family.rule.attributes,
-            offsets=tuple(
-                OffsetDocument(values=values_of, offset=offset)
-                for values_of, offset in zip(family.keys, of_family.tolist(), strict=True)
-            ),
+            attributes=shift.rule.attributes,
+            offsets=tuple(OffsetDocument(values=key, offset=offset) for key, offset in shift.offsets.items()),
         )
-        for family, of_family in zip(families, offsets, strict=True)
+        for shift in joint.shifts
     )
     base_parts = base_document(base)
     level = _fit_level(cells, base_parts, documents, values, place, config)
