@@ -1,4 +1,4 @@
-"""The served map: base map, group offsets and level, compiled to one table a signature, applied with one gather."""
+"""The served map: compiled to one table a signature, applied with one gather, whatever it consists of."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from stream_calib.calibration.base_map import EDGES
 from stream_calib.calibration.grid import N_BINS, locate
 from stream_calib.calibration.groups import Signature
 from stream_calib.calibration.map_parts import MapParts
+from stream_calib.calibration.signature_tables import SignatureTables
+
+_COMPILED_AT_ONCE = 256
+"""Signatures, so that what is worked on (1.6 MB a column) stays near the processor."""
 
 
 class ServedMap:
     """One snapshot's map from (score, signature) to a calibrated probability.
 
-    A signature belongs to one group of each family: its values at the family's positions. Its table holds, for every
-    grid bin, the probability at the lower and at the upper edge: expit(base + offsets of its groups + level) within
-    [p_min, 1 - p_min], linear in between. Values that have no offset, and `__other__`, count 0.
+    A signature is in at most one group of each family: that of its values at the family's positions. Its table holds,
+    for every grid bin, the probability at the lower and at the upper edge, as `MapParts` defines them; linear in
+    between. Values that no fit has seen, and `__other__`, are in no group: nothing is added for them.
 
     Tables are compiled when first needed and the least recently used ones dropped beyond `max_compiled` (6.4 kB each).
     The same score and signature give the same bits, whatever else is in the batch. One thread at a time may use a map.
@@ -28,7 +30,7 @@ class ServedMap:
     def __init__(self, parts: MapParts, max_compiled: int = 20_000) -> None:
         self.parts = parts
         self._max_compiled = max_compiled
-        self._start = parts.base.start(EDGES)
+        self._maker = SignatureTables(parts)
         self._tables = np.empty((0, N_BINS, 2), dtype=np.float64)
         # From least to most recently used.
         self._slots: dict[Signature, int] = {}
@@ -37,15 +39,6 @@ class ServedMap:
     def compiled(self) -> int:
         """Number of signatures whose tables are held."""
         return len(self._slots)
-
-    def shift(self, signature: Signature) -> float:
-        """What the signature adds to the base map's log-odds: the sum of its groups' offsets and the level."""
-        total = 0.0
-        for family in self.parts.families:
-            group = family.rule.group(signature)
-            if group is not None:
-                total += family.offsets.get(group, 0.0)
-        return total + self.parts.level
 
     def apply(
         self, score: NDArray[np.float64], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
@@ -96,12 +89,10 @@ class ServedMap:
                 new.append(signature)
             else:
                 self._slots[signature] = known
-        if new:
-            slots = [self._free_slot(signature) for signature in new]
-            shift = np.array([self.shift(signature) for signature in new])[:, None, None]
-            p_min = self.parts.p_min
-            probability = expit(self.parts.base.finish(self._start + shift, EDGES, p_min))
-            self._tables[slots] = np.clip(probability, p_min, 1 - p_min)
+        for start in range(0, len(new), _COMPILED_AT_ONCE):
+            part = new[start : start + _COMPILED_AT_ONCE]
+            slots = [self._free_slot(signature) for signature in part]
+            self._tables[slots] = self._maker.of(part)
         return [self._slots[signature] for signature in signatures]
 
     def _free_slot(self, signature: Signature) -> int:

@@ -46,11 +46,6 @@ def at_edges(a_map: ServedMap, signature: tuple[str, ...]) -> NDArray[np.float64
 
 
 @pytest.mark.parametrize(("signature", "shift"), list(zip(SIGNATURES, SHIFTS, strict=True)))
-def test_a_signature_is_shifted_by_its_groups_and_the_level(signature: tuple[str, ...], shift: float) -> None:
-    assert served(0.25).shift(signature) == pytest.approx(shift + 0.25)
-
-
-@pytest.mark.parametrize(("signature", "shift"), list(zip(SIGNATURES, SHIFTS, strict=True)))
 def test_values_at_the_edges_are_those_of_the_definition(signature: tuple[str, ...], shift: float) -> None:
     expected = np.clip(expit(BASE.log_odds_at(EDGE_LOG_ODDS) + shift - 0.2), 1e-6, 1 - 1e-6)
     np.testing.assert_allclose(at_edges(served(-0.2), signature), expected, rtol=3e-5)
