@@ -12,7 +12,8 @@ from scipy.special import expit
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS, N_BINS
 from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError
 
-_CENTRE_SCORE = np.concatenate([[0.0], expit(CENTRE_LOG_ODDS[1:-1]), [1.0]])
+CENTRE_SCORE: NDArray[np.float64] = np.concatenate([[0.0], expit(CENTRE_LOG_ODDS[1:-1]), [1.0]])
+"""(402,) scores that stand for the grid bins: those of their centres."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,9 +127,18 @@ def counts_of_cells(labelled: ArrayLike, positives: ArrayLike) -> Counts:
     _check_weights(n)
     if (k < 0).any() or (k > n).any():
         raise FitError("a grid bin has positives below 0 or above its labelled rows; check how the cells were summed")
-    used = n > 0
-    total, total_positives = float(n.sum()), float(k.sum())
-    return Counts(_CENTRE_SCORE[used], n[used], k[used], total, total_positives, float((n - k).sum()))
+    return counts_by_score(CENTRE_SCORE, n, k)
+
+
+def counts_by_score(
+    score: NDArray[np.float64], labelled: NDArray[np.float64], positives: NDArray[np.float64]
+) -> Counts:
+    """Counts from sums (k,) by score that were checked; scores without rows are left out."""
+    used = labelled > 0
+    negatives = float((labelled - positives).sum())
+    return Counts(
+        score[used], labelled[used], positives[used], float(labelled.sum()), float(positives.sum()), negatives
+    )
 
 
 def _numbers(what: str, given: ArrayLike) -> NDArray[np.float64]:

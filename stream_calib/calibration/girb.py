@@ -18,9 +18,10 @@ from stream_calib.calibration.girb_knots import Shape, knots, with_end_slopes
 from stream_calib.calibration.girb_strict import strict_map, strict_probability, value_limits
 from stream_calib.calibration.grid import log_odds
 from stream_calib.calibration.platt import fit_platt
+from stream_calib.calibration.refusals import check_enough, check_p_min
 from stream_calib.calibration.score_groups import Representative, ScoreGroups, Strategy, checked_edges, score_groups
 from stream_calib.calibration.score_groups_merged import SparseLimits
-from stream_calib.errors import ConfigurationError, OneClassError, TooFewPositivesError, TooFewRowsError
+from stream_calib.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -99,7 +100,7 @@ class GIRB(Calibrator):
 
     def fit_counts(self, counts: Counts) -> Self:
         self.check_parameters()
-        self.check_enough(counts)
+        check_enough(counts, self.min_rows, self.min_positives)
         return self.fit_groups(self.make_groups(counts))
 
     def make_groups(self, counts: Counts) -> ScoreGroups:
@@ -159,22 +160,10 @@ class GIRB(Calibrator):
                 raise ConfigurationError(
                     f"end_slopes = {self.end_slopes}; they are None or (low, high), 0 <= low <= high"
                 )
-        if not 0 <= self.p_min < 0.5:
-            raise ConfigurationError(f"p_min = {self.p_min}; it must lie in [0, .5)")
+        check_p_min(self.p_min)
         low, high = value_limits(self.p_min)
         if self.strict and not low < high:
             raise ConfigurationError(f"p_min = {self.p_min} leaves no room for a strict map; make it smaller")
-
-    def check_enough(self, counts: Counts) -> None:
-        """Raises TooFewRowsError, OneClassError, TooFewPositivesError."""
-        if counts.rows < self.min_rows:
-            raise TooFewRowsError(f"{counts.rows:g} labelled rows; {self.min_rows} are needed: wait for more labels")
-        if counts.positive_rows == 0 or counts.negative_rows == 0:
-            only = 0 if counts.positive_rows == 0 else 1
-            raise OneClassError(f"all {counts.rows:g} labels are {only}; a calibrator needs both classes")
-        fewer, kind = min((counts.positive_rows, "positives"), (counts.negative_rows, "negatives"))
-        if fewer < self.min_positives:
-            raise TooFewPositivesError(f"{fewer:g} {kind}; at least {self.min_positives} of each class are needed")
 
 
 _CHOICES: dict[str, tuple[str | None, ...]] = {
