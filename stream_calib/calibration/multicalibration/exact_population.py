@@ -81,11 +81,13 @@ class Population:
         short = [mass * (truth - p) for mass, truth, p in zip(self.mass, self.truth, report, strict=True)]
         cells = []
         for group, members in self.groups.items():
-            for j in sorted({interval[point] for point in members}):
-                points = tuple(point for point in members if interval[point] == j)
+            by_interval: dict[int, list[int]] = {}
+            for point in members:
+                by_interval.setdefault(interval[point], []).append(point)
+            for j, points in sorted(by_interval.items()):
                 mass = sum((self.mass[point] for point in points), Fraction(0))
                 residual_sum = sum((short[point] for point in points), Fraction(0))
-                cells.append(PopulationCell(group, j, points, mass, residual_sum))
+                cells.append(PopulationCell(group, j, tuple(points), mass, residual_sum))
         return cells
 
 
