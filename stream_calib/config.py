@@ -11,10 +11,12 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config_connections import HttpSection, LogSection, RedisSection, TelemetrySection
 from stream_calib.config_models import ModelSection, ScoreModel, ScoreModelSection, check_models
 from stream_calib.config_records import LabelsSection, RecordsSection, ScoresSection
 from stream_calib.config_values import DurationMs, DurationMsOrOff, Section, TopicName, duration_text
+from stream_calib.errors import ConfigurationError
 
 _SCORE_PATH = "score"
 
@@ -245,4 +247,13 @@ class Config(Section):
                     f"{key} = {duration_text(window)} is not a whole number of panes "
                     f"(windows.pane = {duration_text(pane)}); windows are made of whole panes"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _panes_and_zone_divide(self) -> Config:
+        if self.scores.derived:
+            try:
+                TimeAttributes(tuple(self.scores.derived), self.scores.zone, self.windows.pane_ms)
+            except ConfigurationError as error:
+                raise ValueError(f"scores.derived: {error}") from error
         return self

@@ -207,14 +207,21 @@ def _rendered(section: BaseModel, path: tuple[str, ...], header: str | None = No
             continue
         value = written_value(name, field, value)
         if isinstance(value, dict):
-            items = ", ".join(f"{_toml_text(k)} = {_toml_text(v)}" for k, v in value.items())
-            lines.append(f"{key} = {{ {items} }}" if items else f"{key} = {{}}")
+            lines.append(f"{key} = {_toml_value(value)}")
         elif value is not None:
             lines.append(f"{key} = {_shown((key,), value)}")
     parts = [*([header] if header else []), *lines, ""] if lines else []
     for table, place, title in inner:
         parts.extend(_rendered(table, place, title))
     return parts
+
+
+def _toml_value(value: Any) -> str:
+    """A text, a list of texts, or a table of either, on one line."""
+    if isinstance(value, dict):
+        items = ", ".join(f"{_toml_text(k)} = {_toml_value(v)}" for k, v in value.items())
+        return f"{{ {items} }}" if items else "{}"
+    return f"[{', '.join(map(_toml_text, value))}]" if isinstance(value, list) else _toml_text(value)
 
 
 def _toml_text(value: str) -> str:

@@ -23,10 +23,10 @@ def semantic_hash(config: Config) -> str:
     In it: whatever changes how the same records are cut into cells, joined or made final: grid, number of unit buckets,
     pane, horizon, both latenesses (a larger one would take events into panes that are final), shards, the attribute
     names in their order (a signature is the tuple of their values), the unit, missing_label, the granularity of label
-    times, whether labels name a model. Not in it: the intersections (functions of the signature), where and in which
-    scale or unit the users' fields stand (they follow the users' schema, which may move while the meaning stays), the
-    skew limit and everything that only decides when something is done. What changes fits and requests has a hash of its
-    own, kept with each request.
+    times, whether labels name a model. Not in it: intersections, predicates and derived attributes (functions of
+    signature and pane), where and in which scale or unit the users' fields stand (they follow the users' schema, which
+    may move while the meaning stays), the skew limit and everything that only decides when something is done. What
+    changes fits and requests has a hash of its own, kept with each request.
     """
     scores, labels, windows = config.scores, config.labels, config.windows
     content: dict[str, Any] = {

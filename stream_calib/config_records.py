@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from stream_calib.calibration.groups import OTHER
 from stream_calib.config_models import ScoreScale
 from stream_calib.config_values import DurationMs, FieldPath, Section
 
@@ -43,6 +44,20 @@ class ScoresSection(Section):
     intersections: list[list[str]] = Field(
         default_factory=list, description="Lists of attribute names whose combinations are groups too"
     )
+    predicates: dict[str, dict[str, list[str]]] = Field(
+        default_factory=dict,
+        description="Named groups: name -> attribute -> the values that it admits; an event is in one where all of its"
+        " values are admitted",
+    )
+    derived: list[Literal["hour_of_day", "day_of_week"]] = Field(
+        default_factory=list,
+        description='Group attributes out of the event time: "hour_of_day", "day_of_week". They come on where the'
+        " evidence asks for it",
+    )
+    zone: str = Field(
+        default="UTC",
+        description='Time zone of `derived`, as "America/New_York"; its distance from UTC must be whole panes',
+    )
     max_value_bytes: int = Field(
         default=128, ge=1, le=1024, description="A longer attribute value becomes `__missing__`"
     )
@@ -65,6 +80,30 @@ class ScoresSection(Section):
             if frozenset(intersection) in seen:
                 raise ValueError(f"intersections: {intersection} is there twice")
             seen.add(frozenset(intersection))
+        return self
+
+    @model_validator(mode="after")
+    def _predicates_are_sound(self) -> ScoresSection:
+        for name, admitted in self.predicates.items():
+            if not name.strip() or name in self.attributes:
+                raise ValueError(f"predicates: {name!r} is no name, or that of an attribute; give it one of its own")
+            unknown = [attribute for attribute in admitted if attribute not in self.attributes]
+            if unknown:
+                known = ", ".join(self.attributes) or "none"
+                raise ValueError(f"predicates.{name}: {unknown[0]!r} is not a configured attribute; there are: {known}")
+            if not admitted or not all(admitted.values()):
+                raise ValueError(f"predicates.{name}: needs an attribute, and a value of each; with none it has no row")
+            if any(OTHER in values for values in admitted.values()):
+                raise ValueError(
+                    f"predicates.{name}: {OTHER} stands for values that are not counted apart; leave it out"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _derived_are_apart(self) -> ScoresSection:
+        for name in self.derived:
+            if name in self.attributes or self.derived.count(name) > 1:
+                raise ValueError(f"derived: {name!r} is there twice, or the name of an attribute; keep one of them")
         return self
 
 

@@ -49,6 +49,7 @@ def test_state_made_under_another_meaning_has_another_hash(change: dict[str, Any
     [
         {"model": {"name": "other"}},
         {"scores": {"intersections": [["a", "b"]]}},
+        {"scores": {"predicates": {"x": {"a": ["1"]}}, "derived": ["hour_of_day"], "zone": "Europe/Berlin"}},
         {"scores": {"attributes": {"a": "moved.a", "b": "b"}}},
         {"scores": {"score": "p", "scale": "percent"}},
         {"windows": {"max_clock_skew": "off", "idle_timeout": "off", "keep_panes": 3}},
