@@ -1,4 +1,5 @@
-"""Labelled, positives and winners of the fit buckets per (signature, grid bin), decayed at two time scales."""
+"""Labelled, positives and winners of the fit buckets per (signature, derived values, grid bin), decayed at two time
+scales."""
 
 from __future__ import annotations
 
@@ -7,17 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_calib.calibration.grid import N_BINS
 from stream_calib.refit.decay import Decay, halve
 from stream_calib.windows.cells import MaturedCells
 
 _LABELLED, _POSITIVES, _WINNERS, _LEVEL_LABELLED, _LEVEL_POSITIVES = range(5)
+_LEAST_WAITING = 20_000
+"""Cells that may wait before they are merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class FitCells:
-    """Decayed rows by (signature, grid bin), sorted by these two; every column has shape (k,)."""
+    """Decayed rows by (signature, derived values, grid bin), sorted by these; every column has shape (k,)."""
 
     signature: NDArray[np.uint64]
+    derived: NDArray[np.intp]
+    """Place of the pane's derived values in `derived_values`."""
     grid_bin: NDArray[np.uint16]
     labelled: NDArray[np.float64]
     positives: NDArray[np.float64]
@@ -26,61 +32,93 @@ class FitCells:
     level_labelled: NDArray[np.float64]
     """At the half-life of the level, as the next."""
     level_positives: NDArray[np.float64]
+    derived_values: tuple[tuple[str, ...], ...]
 
 
 class DecayedCounts:
-    """Sums in fixed point (see decay.py). Two that saw the same panes hold the same bits."""
+    """Sums in fixed point (see decay.py). Two that saw the same panes hold the same bits.
+
+    The cells of new panes wait in a list, and are merged into the sorted columns when they are as many, or are asked
+    for, or before all is halved; sums are whole numbers, so when they are added makes no difference.
+    """
 
     def __init__(self, structure_half_life_panes: int, level_half_life_panes: int) -> None:
         self._structure = Decay(structure_half_life_panes)
         self._level = Decay(level_half_life_panes)
         self._step = -1
-        self._used = 0
-        self._signature = np.empty(64, np.uint64)
-        self._bin = np.empty(64, np.uint16)
-        self._sums = np.zeros((5, 64), np.int64)
-        self._slot_of: dict[tuple[int, int], int] = {}
+        self._numbers: dict[tuple[int, tuple[str, ...]], int] = {}
+        """Of each (signature, derived values), in order of appearance."""
+        self._key = np.empty(0, np.int64)
+        """Number x N_BINS + grid bin, increasing."""
+        self._sums = np.empty((5, 0), np.int64)
+        self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        self._waiting_cells = 0
 
-    def advance(self, cells: MaturedCells, complete: bool) -> None:
-        """Ages everything by one pane and adds that pane's cells; of an incomplete pane only the winners."""
+    def advance(self, cells: MaturedCells, complete: bool, derived: tuple[str, ...] = ()) -> None:
+        """Ages everything by one pane and adds that pane's cells; of an incomplete pane only the winners.
+
+        `derived`: values of the attributes that are derived from the pane's time.
+        """
         self._step += 1
         if self._structure.halves_before(self._step):
-            halve(self._sums[: _WINNERS + 1, : self._used])
+            self._merge()
+            halve(self._sums[: _WINNERS + 1])
         if self._level.halves_before(self._step):
-            halve(self._sums[_LEVEL_LABELLED:, : self._used])
+            self._merge()
+            halve(self._sums[_LEVEL_LABELLED:])
         if not len(cells.signature):
             return
-        slots = self._slots(cells.signature, cells.grid_bin)
+        distinct, place = np.unique(cells.signature, return_inverse=True)
+        numbers = self._numbers
+        # setdefault hands out the next number to a signature that is not known yet.
+        number = np.array([numbers.setdefault((s, derived), len(numbers)) for s in distinct.tolist()], np.int64)
         weight, level_weight = self._structure.weight(self._step), self._level.weight(self._step)
-        np.add.at(self._sums[_WINNERS], slots, (cells.labelled + cells.unlabelled) * weight)
+        added = np.zeros((5, len(place)), np.int64)
+        added[_WINNERS] = (cells.labelled + cells.unlabelled) * weight
         if complete:
-            np.add.at(self._sums[_LABELLED], slots, cells.labelled * weight)
-            np.add.at(self._sums[_POSITIVES], slots, cells.positives * weight)
-            np.add.at(self._sums[_LEVEL_LABELLED], slots, cells.labelled * level_weight)
-            np.add.at(self._sums[_LEVEL_POSITIVES], slots, cells.positives * level_weight)
+            added[_LABELLED] = cells.labelled * weight
+            added[_POSITIVES] = cells.positives * weight
+            added[_LEVEL_LABELLED] = cells.labelled * level_weight
+            added[_LEVEL_POSITIVES] = cells.positives * level_weight
+        self._waiting.append((number[place] * N_BINS + cells.grid_bin, added))
+        self._waiting_cells += len(place)
+        if self._waiting_cells > max(len(self._key), _LEAST_WAITING):
+            self._merge()
 
     def cells(self) -> FitCells:
         """The decayed rows as of the last pane, in which each row of that pane counts 1."""
-        order = self._order()
-        sums, step = self._sums[:, order], max(self._step, 0)
-        structure, level = self._structure.rows(sums[:3], step), self._level.rows(sums[3:], step)
-        return FitCells(self._signature[order], self._bin[order], *structure, *level)
+        self._merge()
+        derived_values = tuple(sorted({derived for _, derived in self._numbers}))
+        derived_place = {derived: i for i, derived in enumerate(derived_values)}
+        signature = np.array([signature for signature, _ in self._numbers], dtype=np.uint64)
+        derived = np.array([derived_place[derived] for _, derived in self._numbers], dtype=np.intp)
+        rank = np.empty(len(signature), np.int64)
+        rank[np.lexsort((derived, signature))] = np.arange(len(signature))
+        number, grid_bin = np.divmod(self._key, N_BINS)
+        order = np.argsort(rank[number] * N_BINS + grid_bin)
+        sums, step, number = self._sums[:, order], max(self._step, 0), number[order]
+        labelled, positives, winners = self._structure.rows(sums[:3], step)
+        level_labelled, level_positives = self._level.rows(sums[3:], step)
+        return FitCells(
+            signature[number],
+            derived[number],
+            grid_bin[order].astype(np.uint16),
+            labelled,
+            positives,
+            winners,
+            level_labelled,
+            level_positives,
+            derived_values,
+        )
 
-    def _order(self) -> NDArray[np.intp]:
-        return np.lexsort((self._bin[: self._used], self._signature[: self._used]))
-
-    def _slots(self, signature: NDArray[np.uint64], grid_bin: NDArray[np.uint16]) -> NDArray[np.int64]:
-        slot_of, before = self._slot_of, self._used
-        keys = list(zip(signature.tolist(), grid_bin.tolist(), strict=True))
-        # setdefault hands out the next slot to a key that is not known yet.
-        slots = np.array([slot_of.setdefault(key, len(slot_of)) for key in keys], dtype=np.int64)
-        self._used = len(slot_of)
-        if self._used > len(self._signature):
-            size = max(self._used, 2 * len(self._signature))
-            self._signature = np.concatenate([self._signature, np.empty(size - len(self._signature), np.uint64)])
-            self._bin = np.concatenate([self._bin, np.empty(size - len(self._bin), np.uint16)])
-            self._sums = np.concatenate([self._sums, np.zeros((5, size - self._sums.shape[1]), np.int64)], axis=1)
-        if self._used > before:
-            new = slots >= before
-            self._signature[slots[new]], self._bin[slots[new]] = signature[new], grid_bin[new]
-        return slots
+    def _merge(self) -> None:
+        if not self._waiting:
+            return
+        key = np.concatenate([self._key, *(key for key, _ in self._waiting)])
+        sums = np.concatenate([self._sums, *(added for _, added in self._waiting)], axis=1)
+        order = np.argsort(key, kind="stable")
+        in_order = key[order]
+        starts = np.flatnonzero(np.concatenate([[True], in_order[1:] != in_order[:-1]]))
+        self._key = in_order[starts]
+        self._sums = np.add.reduceat(sums[:, order], starts, axis=1)
+        self._waiting, self._waiting_cells = [], 0

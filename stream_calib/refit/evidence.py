@@ -14,24 +14,17 @@ from numpy.typing import NDArray
 from stream_calib.config import Config
 from stream_calib.drift.coverage import CoverageState, judge
 from stream_calib.refit.decayed_counts import DecayedCounts
-from stream_calib.refit.roles import IS_FIT, IS_GATE
-from stream_calib.refit.settings import panes_of
+from stream_calib.refit.derived import derived_names, time_attributes
+from stream_calib.refit.labelled import PaneCells
+from stream_calib.refit.roles import IS_AUDITED, IS_FIT, IS_GATE
+from stream_calib.refit.settings import DAY_MS, panes_of
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.pane_record import chained
 
 PSI_WINDOWS = 28
 """Past PSI windows kept for the design effect."""
-
-
-@dataclass(frozen=True, slots=True)
-class GatePane:
-    """The labelled cells of the gate's buckets in one pane."""
-
-    pane: int
-    complete: bool
-    winners: int
-    """Of the whole pane."""
-    cells: MaturedCells
+TRAILING_MS = 28 * DAY_MS
+"""Mature panes that audits and the certificate look at, unweighted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +51,38 @@ class Evidence:
         self.fit_rows = 0
         """Labelled rows of complete panes in fit buckets, not decayed."""
         self.fit_positives = 0
-        self.gate_panes: deque[GatePane] = deque(maxlen=panes_of(config.refit.gate_window_ms, pane_ms))
+        self.day_panes: list[PaneCells] = []
+        """The labelled cells of the fit buckets in the panes of the last pane's UTC day."""
+        self.audited_panes: deque[PaneCells] = deque(maxlen=panes_of(TRAILING_MS, pane_ms))
+        """Those of the audit and certificate buckets."""
+        self.gate_panes: deque[PaneCells] = deque(maxlen=panes_of(config.refit.gate_window_ms, pane_ms))
+        """Those of the gate's buckets."""
         self.window_panes = panes_of(config.drift.psi_window_ms, pane_ms)
         self.windows: deque[PastWindow] = deque(maxlen=PSI_WINDOWS)
         """Oldest first."""
         self._window_parts: list[ScoredCells] = []
         self._window_labelled = 0
         self._coverage = CoverageState()
+        self._derived = time_attributes(config, derived_names(config))
+        self._pane_ms = pane_ms
 
     @property
     def last_pane(self) -> int:
         return self.next_pane - 1
+
+    @property
+    def last_day(self) -> int:
+        """UTC day in which the last pane begins, in days since 1970-01-01."""
+        return self.day_of(self.last_pane)
+
+    @property
+    def day_is_over(self) -> bool:
+        """Whether the last pane is the last that begins in its day."""
+        return self.day_of(self.next_pane) > self.last_day
+
+    def day_of(self, pane: int) -> int:
+        """UTC day in which the pane begins."""
+        return pane * self._pane_ms // DAY_MS
 
     def advance(self, pane: int, blob: bytes) -> None:
         """Takes the next pane's packed matured cells. Raises ValueError out of order, StateError for damaged bytes."""
@@ -78,13 +92,21 @@ class Evidence:
         labelled, winners = int(cells.labelled.sum()), int(cells.labelled.sum() + cells.unlabelled.sum())
         verdict = judge(self._coverage, pane, labelled, winners - labelled)
         self._coverage = verdict.state
-        fit = IS_FIT[cells.unit_bucket]
-        self.counts.advance(_rows(cells, fit), verdict.complete)
+        derived = () if self._derived is None else self._derived.of_pane(pane)
+        fit, labelled_cells = IS_FIT[cells.unit_bucket], cells.labelled > 0
+        self.counts.advance(_rows(cells, fit), verdict.complete, derived)
         if verdict.complete:
             self.fit_rows += int(cells.labelled[fit].sum())
             self.fit_positives += int(cells.positives[fit].sum())
-        gate = _rows(cells, IS_GATE[cells.unit_bucket] & (cells.labelled > 0))
-        self.gate_panes.append(GatePane(pane, verdict.complete, winners, gate))
+        if self.day_of(pane) != self.day_of(pane - 1):
+            self.day_panes = []
+        for panes, members in (
+            (self.day_panes, IS_FIT),
+            (self.audited_panes, IS_AUDITED),
+            (self.gate_panes, IS_GATE),
+        ):
+            chosen = _rows(cells, members[cells.unit_bucket] & labelled_cells)
+            panes.append(PaneCells(pane, verdict.complete, winners, chosen))
         self._window_parts.append(ScoredCells(cells.signature, cells.grid_bin, cells.labelled + cells.unlabelled))
         self._window_labelled += labelled
         if len(self._window_parts) == self.window_panes:

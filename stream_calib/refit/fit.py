@@ -1,168 +1,119 @@
-"""Fitting a candidate from the evidence: base map, joint offsets, level, and the reference that drift is measured
-by."""
+"""Fitting a candidate from the evidence: what was chosen, level, patches, certificate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.grid import N_BINS
-from stream_calib.calibration.groups import family_rule, make_family
-from stream_calib.calibration.joint_fit import fit_joint
-from stream_calib.calibration.labelled_cells import LabelledCells
+from stream_calib.calibration.groups import Family, FamilyRule, Signature, make_family
 from stream_calib.calibration.level import fit_level
+from stream_calib.calibration.map_parts import MapParts
+from stream_calib.calibration.rounding import round_significant
+from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config import Config
-from stream_calib.drift.psi_reference import reference_group
 from stream_calib.drift.psi_window import Signatures
-from stream_calib.errors import TooFewPositivesError, TooFewRowsError
-from stream_calib.refit.decayed_counts import FitCells
+from stream_calib.errors import FitError, TooFewPositivesError, TooFewRowsError
+from stream_calib.refit.certificate import audited_cells, certify_parts, patch_parts
+from stream_calib.refit.choice import Choice
+from stream_calib.refit.configured_fit import fit_base, fit_configuration
+from stream_calib.refit.derived import derived_names, time_attributes
 from stream_calib.refit.evidence import Evidence
-from stream_calib.refit.groups import family_rules, signature_values
-from stream_calib.snapshot.compiled import base_document, build_map
-from stream_calib.snapshot.model import (
-    BaseMapDocument,
-    FamilyDocument,
-    OffsetDocument,
-    PsiGroupDocument,
-    ReferenceDocument,
-    StructureSnapshot,
-)
+from stream_calib.refit.groups import family_rules
+from stream_calib.refit.labelled import FitData, fit_data
+from stream_calib.snapshot.fit_documents import CertificateDocument
 
 
 @dataclass(frozen=True, slots=True)
 class StructureFit:
-    """The fitted parts of a structure snapshot, as documents."""
+    """What is fitted of a structure snapshot."""
 
-    base: BaseMapDocument
-    families: tuple[FamilyDocument, ...]
-    level: float
-    reference: ReferenceDocument
+    parts: MapParts
+    """With level and patches."""
+    certificate: CertificateDocument
 
 
-def fit_structure(evidence: Evidence, signatures: Signatures, config: Config) -> StructureFit:
-    """Fits everything. A pure function of the evidence, the dictionary and the configuration.
+def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, config: Config) -> StructureFit:
+    """Fits everything. A pure function of the evidence, the choice, the dictionary and the configuration.
 
-    GIRB on the counts of all groups together, then offsets of every configured attribute and intersection on top of it,
-    jointly, then the level on the counts of the shorter half-life. Raises TooFewRowsError, TooFewPositivesError, or
-    another of the FitError family.
+    The base map on the counts of all groups together, then the shifts of all families on top of it, jointly, then the
+    level on the counts of the shorter half-life, then patches if they were chosen, then the certificate of the whole.
+    Raises TooFewRowsError, TooFewPositivesError, or another of the FitError family.
     """
-    # Here, because scikit-learn takes most of a second to import, and the other roles never fit.
-    from stream_calib.calibration.girb import GIRB
-
-    _check_enough(evidence, config)
-    cells = _labelled(evidence.counts.cells())
-    values, place = signature_values(cells.signature, signatures(np.unique(cells.signature).tolist()))
-    calibration = config.calibration
-    base = (
-        GIRB(
-            n_groups=calibration.score_groups,
-            prior_strength=calibration.prior_strength,
-            p_min=config.serving.p_min,
-        )
-        .fit_cells(
-            np.bincount(cells.grid_bin, cells.labelled, N_BINS), np.bincount(cells.grid_bin, cells.positives, N_BINS)
-        )
-        .base_map()
+    check_enough(evidence, config)
+    data = fit_data(evidence.counts.cells(), signatures, _places(choice.derived, config))
+    audited = audited_cells(data.cells, evidence, choice.derived, signatures, config)
+    cells = audited.fit
+    families = {rule: make_family(rule, cells.signatures) for rule in choice.configuration.families}
+    base = fit_base(choice.configuration.rung, cells, config)
+    joint = fit_configuration(choice.configuration, cells, base, families, config).joint
+    parts = MapParts(
+        base=base,
+        families=joint.shifts,
+        p_min=config.serving.p_min,
+        slope_centre=joint.slope_centre,
+        bin_weight=_bin_weight(data) if choice.configuration.slopes or choice.document.patches else np.ones(N_BINS),
     )
-    families = [make_family(rule, values) for rule in family_rules(config)]
-    labelled_cells = LabelledCells(values, place, cells.grid_bin, cells.labelled, cells.positives)
-    joint = fit_joint(labelled_cells, base, families, ridge=calibration.offset_ridge)
-    documents = tuple(
-        FamilyDocument(
-            attributes=shift.rule.attributes,
-            offsets=tuple(OffsetDocument(values=key, offset=offset) for key, offset in shift.offsets.items()),
-        )
-        for shift in joint.shifts
-    )
-    base_parts = base_document(base)
-    level = _fit_level(cells, base_parts, documents, values, place, config)
-    return StructureFit(base_parts, documents, level, build_reference(evidence, signatures, config))
+    parts = replace(parts, level=_fit_level(parts, data, config))
+    audited_families = [_family(families, rule, cells.signatures) for rule in family_rules(config)]
+    if choice.document.patches:
+        return StructureFit(*patch_parts(parts, audited, audited_families, config))
+    return StructureFit(parts, certify_parts(parts, audited, audited_families, config))
 
 
-def refit_level(evidence: Evidence, signatures: Signatures, structure: StructureSnapshot, config: Config) -> float:
-    """The common offset on top of a structure as it is. Raises as `fit_structure`."""
-    _check_enough(evidence, config)
-    cells = _labelled(evidence.counts.cells())
-    values, place = signature_values(cells.signature, signatures(np.unique(cells.signature).tolist()))
-    return _fit_level(cells, structure.base, structure.families, values, place, config)
-
-
-def _fit_level(
-    cells: FitCells,
-    base: BaseMapDocument,
-    families: Sequence[FamilyDocument],
-    values: list[tuple[str, ...]],
-    place: NDArray[np.intp],
-    config: Config,
+def refit_level(
+    evidence: Evidence, signatures: Signatures, parts: MapParts, derived: TimeAttributes | None, config: Config
 ) -> float:
-    attributes = list(config.scores.attributes)
-    unlevelled = build_map(attributes, base, families, 0.0, config.serving.p_min)
-    p = unlevelled.at_centres(cells.grid_bin, place, values)
-    return fit_level(
-        np.log(p) - np.log1p(-p), cells.level_labelled, cells.level_positives, prior=config.calibration.level_prior
-    )
+    """The common offset on top of a structure as it is; its signatures end with the values of `derived`.
 
-
-def build_reference(evidence: Evidence, signatures: Signatures, config: Config) -> ReferenceDocument:
-    """Histograms of the winners of the fit buckets, and trailing rates, frozen for the detectors.
-
-    Watched: everything, and each attribute value (`__other__` apart) of at least `min_mass` of the decayed winners.
+    Raises as `fit_structure`, and FitError where the structure has derived attributes that are not counted.
     """
-    cells, windows = evidence.counts.cells(), list(evidence.windows)
-    attributes = list(config.scores.attributes)
-    signature = np.concatenate([cells.signature, *(w.winners.signature for w in windows)])
-    values, place = signature_values(signature, signatures(np.unique(signature).tolist()))
-    own, past = place[: len(cells.signature)], place[len(cells.signature) :]
-    past_window = np.repeat(np.arange(len(windows)), [len(w.winners.n) for w in windows])
-    past_cell = past_window * N_BINS + _concatenated([w.winners.grid_bin for w in windows])
-    past_rows = _concatenated([w.winners.n for w in windows])
-
-    def watch(attribute: str | None, value: str | None, member: NDArray[np.bool_]) -> PsiGroupDocument:
-        inside, before = member[own], member[past]
-        histogram = np.bincount(cells.grid_bin[inside], cells.winners[inside], N_BINS).astype(np.float64)
-        counts = np.bincount(past_cell[before], past_rows[before], len(windows) * N_BINS).astype(np.int64)
-        made = reference_group(attribute, value, histogram, counts.reshape(-1, N_BINS), config.drift.psi_bins)
-        return PsiGroupDocument(
-            attribute=attribute,
-            value=value,
-            last_bins=made.last_bins,
-            rows=made.rows,
-            design_effect=made.design_effect,
-        )
-
-    groups = [watch(None, None, np.ones(len(values), dtype=bool))]
-    least = config.drift.min_mass * float(cells.winners.sum())
-    for name in attributes:
-        family = make_family(family_rule((name,), attributes), values)
-        mass = np.bincount(family.group_of[own] + 1, cells.winners, len(family.keys) + 1)[1:]
-        for i in np.flatnonzero(mass >= least).tolist():
-            groups.append(watch(name, family.keys[i][0], family.group_of == i))
-    panes = max(len(windows) * evidence.window_panes, 1)
-    return ReferenceDocument(
-        scored_per_pane=float(past_rows.sum()) / panes,
-        labelled_per_pane=sum(w.labelled for w in windows) / panes,
-        psi_groups=tuple(groups),
-    )
+    check_enough(evidence, config)
+    names = () if derived is None else derived.names
+    if derived != time_attributes(config, names):
+        raise FitError(f"the structure uses {names} by {derived}, which is not configured; wait for the next structure")
+    data = fit_data(evidence.counts.cells(), signatures, _places(names, config))
+    return _fit_level(parts, data, config)
 
 
-def _concatenated(columns: Sequence[NDArray[np.integer]]) -> NDArray[np.int64]:
-    return np.concatenate([np.empty(0, np.int64), *columns]).astype(np.int64)
+def is_enough(evidence: Evidence, config: Config) -> bool:
+    """Whether there are rows enough to fit."""
+    rows, positives, refit = evidence.fit_rows, evidence.fit_positives, config.refit
+    return rows >= refit.min_rows and min(positives, rows - positives) >= refit.min_positives
 
 
-def _labelled(cells: FitCells) -> FitCells:
-    """The cells with labelled rows at either time scale."""
-    chosen = (cells.labelled > 0) | (cells.level_labelled > 0)
-    columns = (getattr(cells, name)[chosen] for name in FitCells.__slots__)
-    return FitCells(*columns)
-
-
-def _check_enough(evidence: Evidence, config: Config) -> None:
+def check_enough(evidence: Evidence, config: Config) -> None:
+    """Raises TooFewRowsError or TooFewPositivesError where there are not rows enough to fit."""
+    if is_enough(evidence, config):
+        return
     rows, positives = evidence.fit_rows, evidence.fit_positives
     if rows < config.refit.min_rows:
         raise TooFewRowsError(f"{rows} labelled rows in the fit buckets; refit.min_rows = {config.refit.min_rows}")
-    if min(positives, rows - positives) < config.refit.min_positives:
-        least = config.refit.min_positives
-        raise TooFewPositivesError(f"{positives} positives of {rows} rows; refit.min_positives = {least} of each class")
+    least = config.refit.min_positives
+    raise TooFewPositivesError(f"{positives} positives of {rows} rows; refit.min_positives = {least} of each class")
+
+
+def _places(derived: Sequence[str], config: Config) -> tuple[int, ...]:
+    """Of derived attributes among those that are counted."""
+    return tuple(derived_names(config).index(name) for name in derived)
+
+
+def _fit_level(parts: MapParts, data: FitData, config: Config) -> float:
+    cells = data.cells
+    p = ServedMap(replace(parts, level=0.0)).at_centres(cells.grid_bin, cells.signature, cells.signatures)
+    return fit_level(
+        np.log(p) - np.log1p(-p), data.level_labelled, data.level_positives, prior=config.calibration.level_prior
+    )
+
+
+def _bin_weight(data: FitData) -> NDArray[np.float64]:
+    """(402,) decayed labelled rows of each grid bin, and one more, so that none is without weight."""
+    return round_significant(np.bincount(data.cells.grid_bin, data.cells.labelled, N_BINS) + 1.0)
+
+
+def _family(known: dict[FamilyRule, Family], rule: FamilyRule, signatures: Sequence[Signature]) -> Family:
+    return known[rule] if rule in known else make_family(rule, signatures)

@@ -2,52 +2,75 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.calibration.groups import make_family
 from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.gate import GateCells, GateGroups, GateWindow
-from stream_calib.refit.groups import family_rules, signature_values
-from stream_calib.windows.cells import EMPTY_MATURED, MaturedCells
-
-_DAY_MS = 86_400_000
+from stream_calib.refit.groups import family_rules
+from stream_calib.refit.labelled import trailing_cells
+from stream_calib.refit.settings import DAY_MS
+from stream_calib.snapshot.compiled import compile_snapshot
+from stream_calib.snapshot.model import ResolvedSnapshot
 
 RAW_AT_CENTRES = expit(CENTRE_LOG_ODDS)
 """(402,) raw scores at the centres of the grid bins; the outer bins are exactly 0 and 1."""
 RAW_AT_CENTRES[[0, -1]] = 0.0, 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedMap:
+    """A map, and the derived attributes that follow the configured ones in its signatures."""
+
+    served: ServedMap
+    derived: TimeAttributes | None = None
+
+
+def judged(snapshot: ResolvedSnapshot) -> JudgedMap:
+    """What a version serves. Raises DamagedSnapshotError where its documents do not make a map."""
+    structure = snapshot.structure
+    derived = structure.derived
+    return JudgedMap(
+        compile_snapshot(snapshot),
+        None if derived is None else TimeAttributes(derived.names, derived.zone, structure.pane_ms),
+    )
+
+
 def gate_cells(
-    evidence: Evidence, signatures: Signatures, config: Config, served: ServedMap | None, candidate: ServedMap
+    evidence: Evidence, signatures: Signatures, config: Config, served: JudgedMap | None, candidate: JudgedMap
 ) -> GateCells:
     """Labelled cells of the gate's buckets in the complete panes of the window. `served` None: the raw score.
 
     Days are counted back from the last pane, so that the window has no broken ones.
     """
-    panes = [p for p in evidence.gate_panes if p.complete]
-    cells = EMPTY_MATURED
-    pane_of = np.empty(0, np.int64)
-    if panes:
-        columns = (np.concatenate([getattr(p.cells, name) for p in panes]) for name in MaturedCells.__slots__)
-        cells = MaturedCells(*columns)
-        pane_of = np.repeat([p.pane for p in panes], [len(p.cells.labelled) for p in panes]).astype(np.int64)
-    values, place = signature_values(cells.signature, signatures(np.unique(cells.signature).tolist()))
-    families = [make_family(rule, values) for rule in family_rules(config)]
+    plain = trailing_cells(evidence.gate_panes, signatures, None)
+    cells = plain.cells
+    families = [make_family(rule, cells.signatures) for rule in family_rules(config)]
+
+    def at_centres(judged: JudgedMap) -> NDArray[np.float64]:
+        own = cells
+        if judged.derived is not None:
+            own = trailing_cells(evidence.gate_panes, signatures, judged.derived).cells
+        return judged.served.at_centres(own.grid_bin, own.signature, own.signatures)
+
     return GateCells(
-        day=(evidence.last_pane - pane_of) * config.windows.pane_ms // _DAY_MS,
-        unit_bucket=cells.unit_bucket,
-        labelled=cells.labelled,
-        positives=cells.positives,
-        served=(RAW_AT_CENTRES[cells.grid_bin] if served is None else served.at_centres(cells.grid_bin, place, values)),
-        candidate=candidate.at_centres(cells.grid_bin, place, values),
-        families=[GateGroups(family.names, family.group_of[place]) for family in families],
+        day=(evidence.last_pane - plain.pane) * config.windows.pane_ms // DAY_MS,
+        unit_bucket=plain.unit_bucket,
+        labelled=cells.labelled.astype(np.int64),
+        positives=cells.positives.astype(np.int64),
+        served=RAW_AT_CENTRES[cells.grid_bin] if served is None else at_centres(served),
+        candidate=at_centres(candidate),
+        families=[GateGroups(family.names, family.group_of[cells.signature]) for family in families],
     )
 
 

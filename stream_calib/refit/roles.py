@@ -26,6 +26,8 @@ IS_FIT = _members("fit")
 """(20,) which buckets are for fitting."""
 IS_GATE = _members("gate")
 """(20,) which buckets are for the gate."""
+IS_AUDITED = _members("audit") | _members("certificate")
+"""(20,) which buckets are for audits or the certificate."""
 
 
 def overlap() -> int:

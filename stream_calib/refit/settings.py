@@ -7,6 +7,8 @@ from stream_calib.drift.policy import TriggerConfig
 from stream_calib.drift.step import StepConfig
 from stream_calib.snapshot.canonical import canonical_json, sha256_hex
 
+DAY_MS = 86_400_000
+
 
 def panes_of(duration_ms: int, pane_ms: int) -> int:
     """Whole panes that cover the duration, at least one."""
@@ -28,7 +30,7 @@ def step_config(config: Config) -> StepConfig:
         ),
         horizon_panes=config.windows.horizon_ms // pane_ms,
         psi_threshold=drift.psi_threshold,
-        budget_panes=drift.false_alarm_days * 86_400_000 / pane_ms,
+        budget_panes=drift.false_alarm_days * DAY_MS / pane_ms,
     )
 
 
@@ -39,6 +41,10 @@ def config_hash(config: Config) -> str:
         "model": config.model.model_dump(mode="json", include={"name", "version"}),
         "attributes": list(config.scores.attributes),
         "intersections": config.scores.intersections,
+        "predicates": config.scores.predicates,
+        "derived": config.scores.derived,
+        "zone": config.scores.zone if config.scores.derived else None,
+        "unit": config.scores.unit,
         "pane_ms": config.windows.pane_ms,
         "horizon_ms": config.windows.horizon_ms,
         "missing_label": config.windows.missing_label,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from stream_calib.calibration.served_map import ServedMap
 from stream_calib.config import Config
+from stream_calib.drift.psi_window import Signatures
 from stream_calib.errors import (
     FitError,
     PublicationRefusedError,
@@ -13,13 +16,17 @@ from stream_calib.errors import (
     StateUnavailableError,
 )
 from stream_calib.events.contracts import ModelKey
+from stream_calib.refit.choice import choose
+from stream_calib.refit.derived import derived_document, time_attributes
 from stream_calib.refit.evidence import Evidence
-from stream_calib.refit.fit import fit_structure, refit_level
+from stream_calib.refit.fit import fit_structure, is_enough, refit_level
+from stream_calib.refit.forward_evidence import MOST_DAYS, ForwardEvidence
 from stream_calib.refit.gate import judge_candidate
-from stream_calib.refit.gate_evidence import gate_cells, gate_window
+from stream_calib.refit.gate_evidence import JudgedMap, gate_cells, gate_window, judged
+from stream_calib.refit.reference import build_reference
 from stream_calib.refit.roles import ROLES
 from stream_calib.refit.settings import config_hash
-from stream_calib.snapshot.compiled import build_map, compile_snapshot
+from stream_calib.snapshot.compiled import map_document
 from stream_calib.snapshot.decision_log import Outcome, Request
 from stream_calib.snapshot.model import LevelSnapshot, ResolvedSnapshot, Snapshot, StructureSnapshot
 from stream_calib.snapshot.report import GateReport, RefitReport
@@ -32,13 +39,25 @@ _UNNUMBERED = 1
 """Sequence number of a candidate until the store gives it the next one."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    """What is kept from one request to the next."""
+
+    evidence: Evidence
+    forward: ForwardEvidence
+
+    @classmethod
+    def begin(cls, first_pane: int, config: Config, signatures: Signatures) -> _Carried:
+        return cls(Evidence(first_pane, config), ForwardEvidence(config, signatures))
+
+
 class Refitter:
     """Answers the requests of one model key. Keeps the evidence in memory from one request to the next."""
 
     def __init__(self, state: StateStore, store: SnapshotStore, key: ModelKey, config: Config) -> None:
         self._state, self._store, self._key, self._config = state, store, key, config
         self._config_hash = config_hash(config)
-        self._evidence: Evidence | None = None
+        self._carried: _Carried | None = None
 
     def run_once(self, token: str) -> RefitReport | None:
         """Answers the open request, if there is one, under the refit lease's `token`; its report as kept, or None.
@@ -79,27 +98,31 @@ class Refitter:
     def _answer(self, request: Request) -> tuple[Snapshot | None, RefitReport]:
         if request.config_hash != self._config_hash or request.roles != ROLES:
             return None, self._report(request, "failed", "the request was made under another configuration")
-        evidence = self._evidence_for(request)
-        if evidence is None:
+        carried = self._evidence_for(request)
+        if carried is None:
             return None, self._report(request, "failed", "the matured panes are not those that the request names")
         parent = None if request.parent is None else self._store.load(request.parent)
         if request.kind == "structure":
-            return self._structure(request, evidence, parent)
+            return self._structure(request, carried, parent)
         if parent is None:
             return None, self._report(request, "failed", "a level refit needs a snapshot, and there is none")
-        return self._level(request, evidence, parent)
+        return self._level(request, carried.evidence, parent)
 
     def _structure(
-        self, request: Request, evidence: Evidence, parent: ResolvedSnapshot | None
+        self, request: Request, carried: _Carried, parent: ResolvedSnapshot | None
     ) -> tuple[Snapshot | None, RefitReport]:
-        config, attributes = self._config, tuple(self._config.scores.attributes)
-        fit = fit_structure(evidence, self._state.signatures, config)
-        served = None if parent is None else compile_snapshot(parent)
-        candidate_map = build_map(attributes, fit.base, fit.families, fit.level, config.serving.p_min)
-        gate = self._judge(request, evidence, served, candidate_map)
+        config, evidence, forward = self._config, carried.evidence, carried.forward
+        choice = choose(forward.variants, forward.days, forward.sha256, config)
+        fit = fit_structure(evidence, choice, self._state.signatures, config)
+        candidate_map = JudgedMap(ServedMap(fit.parts), time_attributes(config, choice.derived))
+        gate = self._judge(request, evidence, None if parent is None else judged(parent), candidate_map)
+        report = self._gated(request, evidence, gate).model_copy(
+            update={"choices": choice.document, "certificate": fit.certificate}
+        )
         if not gate.passed:
-            return None, self._gated(request, evidence, gate)
+            return None, report
         candidate = StructureSnapshot(
+            **dict(map_document(fit.parts)),
             model=self._key.model,
             model_version=self._key.version,
             sequence=_UNNUMBERED,
@@ -110,26 +133,26 @@ class Refitter:
             cells_sha256=request.cells_sha256,
             config_hash=request.config_hash,
             pane_ms=config.windows.pane_ms,
-            attributes=attributes,
-            base=fit.base,
-            families=fit.families,
-            level=fit.level,
-            p_min=config.serving.p_min,
-            reference=fit.reference,
+            attributes=tuple(config.scores.attributes),
+            derived=derived_document(candidate_map.derived),
+            level=fit.parts.level,
+            reference=build_reference(evidence, self._state.signatures, config),
             roles=ROLES,
             rows=evidence.fit_rows,
             positives=evidence.fit_positives,
+            choices=choice.document,
+            certificate=fit.certificate,
             gate=gate,
         )
-        return candidate, self._gated(request, evidence, gate)
+        return candidate, report
 
     def _level(
         self, request: Request, evidence: Evidence, parent: ResolvedSnapshot
     ) -> tuple[Snapshot | None, RefitReport]:
-        structure = parent.structure
-        level = refit_level(evidence, self._state.signatures, structure, self._config)
-        candidate_map = build_map(structure.attributes, structure.base, structure.families, level, structure.p_min)
-        gate = self._judge(request, evidence, compile_snapshot(parent), candidate_map)
+        served = judged(parent)
+        level = refit_level(evidence, self._state.signatures, served.served.parts, served.derived, self._config)
+        candidate_map = JudgedMap(ServedMap(replace(served.served.parts, level=level)), served.derived)
+        gate = self._judge(request, evidence, served, candidate_map)
         if not gate.passed:
             return None, self._gated(request, evidence, gate)
         candidate = LevelSnapshot(
@@ -148,7 +171,7 @@ class Refitter:
         return candidate, self._gated(request, evidence, gate)
 
     def _judge(
-        self, request: Request, evidence: Evidence, served: ServedMap | None, candidate: ServedMap
+        self, request: Request, evidence: Evidence, served: JudgedMap | None, candidate: JudgedMap
     ) -> GateReport:
         cells = gate_cells(evidence, self._state.signatures, self._config, served, candidate)
         return judge_candidate(cells, gate_window(evidence, request.kind, request.parent), self._config.refit)
@@ -178,22 +201,36 @@ class Refitter:
 
     # --- evidence
 
-    def _evidence_for(self, request: Request) -> Evidence | None:
+    def _evidence_for(self, request: Request) -> _Carried | None:
         """Evidence of exactly the panes that the request names; None where their bytes are others."""
-        for evidence in (self._evidence, Evidence(request.first_pane, self._config)):
-            if evidence is None or evidence.first_pane != request.first_pane or evidence.last_pane > request.last_pane:
+        for carried in (self._carried, _Carried.begin(request.first_pane, self._config, self._state.signatures)):
+            if carried is None:
                 continue
-            self._evidence = None  # half advanced, it must not be used again
-            self._advance(evidence, request.last_pane)
+            evidence = carried.evidence
+            if evidence.first_pane != request.first_pane or evidence.last_pane > request.last_pane:
+                continue
+            self._carried = None  # half advanced, it must not be used again
+            self._advance(carried, request.last_pane)
             if evidence.cells_sha256 == request.cells_sha256:
-                self._evidence = evidence
-                return evidence
+                self._carried = carried
+                return carried
         return None
 
-    def _advance(self, evidence: Evidence, last_pane: int) -> None:
+    def _advance(self, carried: _Carried, last_pane: int) -> None:
+        evidence = carried.evidence
         while evidence.next_pane <= last_pane:
             panes = range(evidence.next_pane, min(evidence.next_pane + _PANES_A_READ, last_pane + 1))
             for pane, blob in zip(panes, self._state.blobs([PaneNames.of(p).matured for p in panes]), strict=True):
                 if blob is None:
                     raise StateError(f"matured cells of pane {pane} are not in the state store")
                 evidence.advance(pane, blob)
+                if evidence.day_is_over:
+                    self._end_day(carried, last_pane)
+
+    def _end_day(self, carried: _Carried, last_pane: int) -> None:
+        evidence = carried.evidence
+        # What would be judged on days before those that decide at the request is not fitted: a worker that starts anew
+        # after years fits the last days only.
+        decides = evidence.last_day >= evidence.day_of(last_pane + 1) - 1 - MOST_DAYS
+        fit_cells = evidence.counts.cells() if decides and is_enough(evidence, self._config) else None
+        carried.forward.end_day(evidence.last_day, evidence.day_panes, fit_cells)

@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from stream_calib.calibration.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.errors import TooFewPositivesError, TooFewRowsError
+from stream_calib.refit.choice import choose
+from stream_calib.refit.configurations import variants
 from stream_calib.refit.evidence import Evidence
-from stream_calib.refit.fit import build_reference, fit_structure, refit_level
-from stream_calib.snapshot.compiled import build_map
+from stream_calib.refit.fit import StructureFit, refit_level
+from stream_calib.refit.fit import fit_structure as fit_chosen
+from stream_calib.refit.reference import build_reference
+from stream_calib.snapshot.compiled import map_document
 from tests.unit.refit.world import FIRST_PANE, REGIONS, SIGNATURES, Rows, config
-from tests.unit.snapshot.documents import structure
 
 
 def values_of(hashes: Any) -> dict[int, tuple[str, ...]]:
@@ -31,11 +36,16 @@ def evidence_of(configuration: Config, panes: int = 80, rows: int = 60, change_a
     return made
 
 
+def fit_structure(evidence: Evidence, signatures: Any, configuration: Config) -> StructureFit:
+    """Without forward evidence."""
+    return fit_chosen(evidence, choose(variants(configuration), [], "", configuration), signatures, configuration)
+
+
 def test_offsets_find_the_group_that_differs() -> None:
     made = config()
     fit = fit_structure(evidence_of(made, panes=200), values_of, made)
-    (family,) = fit.families
-    offsets = {o.values[0]: o.offset for o in family.offsets}
+    (family,) = fit.parts.families
+    offsets = {key[0]: offset for key, offset in family.offsets.items()}
     assert list(offsets) == sorted(REGIONS)
     assert offsets["north"] - offsets["south"] == pytest.approx(np.log(3), abs=0.25)
     assert offsets["north"] == pytest.approx(offsets["west"], abs=0.15)
@@ -53,22 +63,23 @@ def test_the_level_follows_a_late_change_faster_than_the_rest() -> None:
     )
     steady = fit_structure(evidence_of(made, panes=200), values_of, made)
     changed = fit_structure(evidence_of(made, panes=200, change_at=180), values_of, made)
-    assert abs(steady.level) < 0.1
-    assert changed.level < -0.15
+    assert abs(steady.parts.level) < 0.1
+    assert changed.parts.level < -0.15
 
 
 def test_a_level_refit_keeps_the_structure_and_finds_the_level_of_a_structure_fit() -> None:
     made = config()
     evidence = evidence_of(made)
     fit = fit_structure(evidence, values_of, made)
-    document = structure(attributes=("region",), base=fit.base, families=fit.families, level=9.0)
-    assert refit_level(evidence, values_of, document, made) == fit.level
+    other = replace(fit.parts, level=9.0)
+    assert refit_level(evidence, values_of, other, None, made) == fit.parts.level
 
 
 def test_a_fit_is_a_function_of_its_evidence() -> None:
     made = config()
     one, other = (fit_structure(evidence_of(made), values_of, made) for _ in range(2))
-    assert one == other
+    assert map_document(one.parts) == map_document(other.parts)
+    assert (one.parts.level, one.certificate) == (other.parts.level, other.certificate)
 
 
 def test_too_little_is_refused_by_name() -> None:
@@ -105,6 +116,6 @@ def test_before_three_windows_the_design_effect_is_not_known() -> None:
 def test_served_values_lie_within_p_min() -> None:
     made = config()
     fit = fit_structure(evidence_of(made), values_of, made)
-    served = build_map(["region"], fit.base, fit.families, 50.0, made.serving.p_min)
+    served = ServedMap(replace(fit.parts, level=50.0))
     p = served.apply(np.array([0.0, 0.5, 1.0]), np.zeros(3, np.intp), [("north",)])
     assert (p <= 1 - made.serving.p_min).all()

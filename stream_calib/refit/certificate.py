@@ -1,0 +1,131 @@
+"""Audits of a candidate on buckets of their own: patches where they were chosen, the certificate always."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stream_calib.calibration.groups import Family, Signature, make_family
+from stream_calib.calibration.labelled_cells import LabelledCells
+from stream_calib.calibration.map_parts import MapParts
+from stream_calib.calibration.multicalibration.audit import EVERYTHING
+from stream_calib.calibration.multicalibration.certificate import Certificate, certify
+from stream_calib.calibration.multicalibration.finite import multicalibrate_cells
+from stream_calib.calibration.multicalibration.round_search import RoundSearch, ServedCells, together
+from stream_calib.calibration.multicalibration.target import AuditTarget
+from stream_calib.config import Config
+from stream_calib.drift.psi_window import Signatures
+from stream_calib.refit.derived import time_attributes
+from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.labelled import trailing_cells
+from stream_calib.refit.roles import ROLES
+from stream_calib.snapshot.fit_documents import AuditCellDocument, CertificateDocument
+
+DELTA = 0.05
+"""Probability that a certificate, or an accepted patch, claims too much."""
+KAPPA = 1e-6
+"""Fall of the mean squared error that a round of patches must show."""
+_SIGNIFICANT = 9
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedCells:
+    """Cells of the roles, over one table of signatures: `fit` decayed by age, the others of the last 28 days, whole."""
+
+    fit: LabelledCells
+    audits: tuple[LabelledCells, ...]
+    """One for each audit bucket."""
+    certificate: LabelledCells
+
+
+def audited_cells(
+    fit: LabelledCells, evidence: Evidence, derived: tuple[str, ...], signatures: Signatures, config: Config
+) -> AuditedCells:
+    """The cells of all roles; those of the fit keep their order, and their signatures come first."""
+    trailing = trailing_cells(evidence.audited_panes, signatures, time_attributes(config, derived))
+    table: dict[Signature, int] = {signature: place for place, signature in enumerate(fit.signatures)}
+    place = np.array([table.setdefault(signature, len(table)) for signature in trailing.cells.signatures], np.intp)
+    everything, cells = tuple(table), trailing.cells
+
+    def of(buckets: Sequence[int]) -> LabelledCells:
+        chosen = np.flatnonzero(np.isin(trailing.unit_bucket, buckets))
+        own = cells.rows(chosen)
+        return LabelledCells(everything, place[own.signature], own.grid_bin, own.labelled, own.positives)
+
+    return AuditedCells(
+        fit=LabelledCells(everything, fit.signature, fit.grid_bin, fit.labelled, fit.positives),
+        audits=tuple(of([bucket]) for bucket in ROLES["audit"]),
+        certificate=of(ROLES["certificate"]),
+    )
+
+
+def patch_parts(
+    parts: MapParts, audited: AuditedCells, families: Sequence[Family], config: Config
+) -> tuple[MapParts, CertificateDocument]:
+    """The parts with the rounds of patches that fresh rows confirm, and their certificate. Raises FitError."""
+    made = multicalibrate_cells(
+        audited.fit,
+        audited.audits,
+        audited.certificate,
+        families,
+        parts,
+        target=_target(config),
+        delta=DELTA,
+        kappa=KAPPA,
+    )
+    return made.parts, _document(made.certificate, config)
+
+
+def certify_parts(
+    parts: MapParts, audited: AuditedCells, families: Sequence[Family], config: Config
+) -> CertificateDocument:
+    """The certificate of parts as they are."""
+    target, served = _target(config), ServedCells(parts)
+    everything = make_family(EVERYTHING, audited.fit.signatures)
+    search = RoundSearch([everything, *families], target, KAPPA, largest_unit=1.0)
+    seen = together([audited.fit, *audited.audits])
+    made = certify(
+        search.audit(audited.certificate, served),
+        float(audited.certificate.labelled.sum()),
+        search.audit(seen, served),
+        float(seen.labelled.sum()),
+        target,
+        DELTA,
+    )
+    return _document(made, config)
+
+
+def _target(config: Config) -> AuditTarget:
+    return AuditTarget(gamma=config.drift.min_mass)
+
+
+def _document(made: Certificate, config: Config) -> CertificateDocument:
+    # How many rows a unit has is not in the cells; where units are not single events, no bound follows from them.
+    bounded = config.scores.unit is None and made.total_rows > 0
+    worst = None
+    if len(made.rows):
+        interval = int(made.interval[0])
+        worst = AuditCellDocument(
+            group=made.families[made.family[0]].names[made.group[0]],
+            lower=made.target.edges[interval],
+            upper=made.target.edges[interval + 1],
+            mass=_short(float(made.rows[0]) / max(made.total_rows, 1.0)),
+            residual=_short(float(made.residual[0])),
+            half_width=_short(float(made.half_width[0])),
+        )
+    return CertificateDocument(
+        certified=bounded and made.status == "certified",
+        alpha=_short(made.alpha_claimed) if bounded else None,
+        gamma=made.target.gamma,
+        delta=made.delta,
+        rows=int(made.total_rows),
+        cells=len(made.rows),
+        smallest_detectable_alpha=_short(made.detectable_alpha) if bounded else None,
+        worst=worst,
+    )
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{_SIGNIFICANT}g}") + 0.0

@@ -1,0 +1,53 @@
+"""The configurations that are compared forward: everything configured, and one change at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stream_calib.calibration.configuration import RUNGS, Configuration
+from stream_calib.calibration.groups import family_rule
+from stream_calib.config import Config
+from stream_calib.refit.derived import derived_names
+from stream_calib.refit.groups import family_rules
+
+FULL = "full"
+"""Name of the configuration with every configured family on GIRB."""
+
+Change = Literal["none", "family", "rung", "slopes", "derived", "patches"]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The full configuration with one change."""
+
+    change: Change
+    subject: str
+    """What is changed: the family that is off, the other rung, the family with slopes, the derived attribute."""
+    configuration: Configuration
+    derived: tuple[str, ...] = ()
+    """Derived attributes that follow the configured ones in its signatures."""
+
+    @property
+    def name(self) -> str:
+        """As `full`, `family carrier & origin` (that is off), `rung platt`, `slopes carrier`, `derived hour_of_day`."""
+        return FULL if self.change == "none" else f"{self.change} {self.subject}".strip()
+
+
+def full_configuration(config: Config) -> Configuration:
+    """GIRB with offsets of every configured attribute, intersection and predicate."""
+    return Configuration("girb", tuple(family_rules(config)))
+
+
+def variants(config: Config) -> tuple[Variant, ...]:
+    """All that are compared; the full one first."""
+    full, attributes = full_configuration(config), tuple(config.scores.attributes)
+    made = [Variant("none", "", full)]
+    made += [Variant("family", rule.name, full.without(rule)) for rule in full.families]
+    made += [Variant("rung", rung, full.on_rung(rung)) for rung in RUNGS if rung != full.rung]
+    alone = [rule for rule in full.families if len(rule.attributes) == 1 and rule.predicate is None]
+    made += [Variant("slopes", rule.name, full.with_slope(rule)) for rule in alone]
+    for name in derived_names(config):
+        with_it = full.with_family(family_rule((name,), (*attributes, name)))
+        made.append(Variant("derived", name, with_it, (name,)))
+    return tuple(made)

@@ -1,0 +1,166 @@
+"""Forward evidence: what each configuration would have lost on the day after the data that it was fitted to.
+
+At the end of each UTC day of event time every configuration is fitted to the decayed counts of the fit buckets; when
+the next day is complete, its log-loss on that day's labelled cells of the fit buckets is noted (prequential: Dawid,
+"Statistical theory: the prequential approach", 1984). The record is a pure function of the panes and the configuration,
+because no fit depends on that of the day before; so a worker that starts anew derives the same one by fitting the last
+days only. Level and patches are left out of what is compared here: the level is common to all configurations.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from stream_calib.calibration.grid import CENTRE_LOG_ODDS
+from stream_calib.calibration.groups import Family, FamilyRule, make_family
+from stream_calib.calibration.joint_fit import JointFit
+from stream_calib.calibration.labelled_cells import LabelledCells
+from stream_calib.calibration.metrics import LOG_LOSS_CLIP
+from stream_calib.calibration.rounding import round_significant
+from stream_calib.config import Config
+from stream_calib.drift.psi_window import Signatures
+from stream_calib.errors import FitError
+from stream_calib.refit.configurations import Variant, variants
+from stream_calib.refit.configured_fit import ConfiguredFit, fit_base, fit_configuration
+from stream_calib.refit.decayed_counts import FitCells
+from stream_calib.refit.derived import derived_names, time_attributes
+from stream_calib.refit.labelled import PaneCells, fit_data, trailing_cells
+from stream_calib.snapshot.canonical import canonical_json, sha256_hex
+
+MOST_DAYS = 28
+"""Days of the record: older ones say little of what comes."""
+LEAST_DAYS = 7
+"""Before so many days have rows, nothing is decided by them."""
+_TOLERANCE = 1e-4
+"""Of the parameters together; it moves the loss of a day by less than 1e-7 a row, because the fit is at its minimum."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardDay:
+    """One day that has labelled rows in the fit buckets."""
+
+    day: int
+    """Days since 1970-01-01 UTC."""
+    rows: int
+    losses: tuple[float | None, ...]
+    """Log-loss summed over the rows, of each variant in the order of `variants`; None: it could not be fitted."""
+
+
+class ForwardEvidence:
+    """Advance it at the end of each day; `days` are those that decide. `variants`: what is compared."""
+
+    def __init__(self, config: Config, signatures: Signatures) -> None:
+        self.variants = variants(config)
+        self._config, self._signatures = config, signatures
+        self._derived = derived_names(config)
+        self._days: deque[ForwardDay] = deque(maxlen=MOST_DAYS)
+        self._last_day: int | None = None
+        self._fitted: list[ConfiguredFit | None] = []
+        """At the end of the last day; empty where nothing was fitted."""
+
+    @property
+    def days(self) -> tuple[ForwardDay, ...]:
+        """Those of the last 28 days up to the last one that is over, which have rows; oldest first."""
+        last = self._last_day
+        return tuple(day for day in self._days if last is not None and day.day > last - MOST_DAYS)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the record: names of the variants, days, rows, losses."""
+        days = [[day.day, day.rows, list(day.losses)] for day in self.days]
+        return sha256_hex(canonical_json({"variants": [v.name for v in self.variants], "days": days}))
+
+    def end_day(self, day: int, panes: Sequence[PaneCells], fit_cells: FitCells | None) -> None:
+        """Notes the losses on the day that is over, then fits what the next day is judged by.
+
+        `panes`: the fit buckets' labelled cells of the day. `fit_cells`: the counts as of its end; None where there are
+        too few rows to fit, or the next day is too long ago to decide anything.
+        """
+        if self._fitted:
+            self._judge(day, panes)
+        self._fitted = [] if fit_cells is None else self._fit(fit_cells)
+        self._last_day = day
+
+    def _judge(self, day: int, panes: Sequence[PaneCells]) -> None:
+        losses: list[float | None] = [None] * len(self.variants)
+        rows = 0
+        for places, derived in self._by_derived():
+            cells = trailing_cells(panes, self._signatures, time_attributes(self._config, derived)).cells
+            rows = int(cells.labelled.sum())
+            if not rows:
+                return
+            families = _families([self.variants[i] for i in places], cells)
+            for i in places:
+                fitted = self._fitted[i]
+                if fitted is not None:
+                    losses[i] = _loss(fitted, cells, families)
+        self._days.append(ForwardDay(day, rows, tuple(losses)))
+
+    def _fit(self, fit_cells: FitCells) -> list[ConfiguredFit | None]:
+        fitted: list[ConfiguredFit | None] = [None] * len(self.variants)
+        start: JointFit | None = None
+        for places, derived in self._by_derived():
+            places_of = [self._derived.index(name) for name in derived]
+            cells = fit_data(fit_cells, self._signatures, places_of).cells
+            families = _families([self.variants[i] for i in places], cells)
+            bases = {}
+            for i in places:
+                configuration = self.variants[i].configuration
+                try:
+                    if configuration.rung not in bases:
+                        bases[configuration.rung] = fit_base(configuration.rung, cells, self._config)
+                    fitted[i] = made = fit_configuration(
+                        configuration,
+                        cells,
+                        bases[configuration.rung],
+                        families,
+                        self._config,
+                        tolerance=_TOLERANCE,
+                        start=start,
+                    )
+                except FitError:
+                    # A rung that these counts do not determine (a Platt fit that decreases, say) has no loss tomorrow,
+                    # and without a loss on every day it is not chosen.
+                    continue
+                if start is None:
+                    start = made.joint
+        return fitted
+
+    def _by_derived(self) -> list[tuple[list[int], tuple[str, ...]]]:
+        """Places of the variants that have the same signatures, and their derived attributes."""
+        made: dict[tuple[str, ...], list[int]] = {}
+        for i, variant in enumerate(self.variants):
+            made.setdefault(variant.derived, []).append(i)
+        return [(places, derived) for derived, places in made.items()]
+
+
+def _families(of: Sequence[Variant], cells: LabelledCells) -> dict[FamilyRule, Family]:
+    rules = dict.fromkeys(rule for variant in of for rule in variant.configuration.families)
+    return {rule: make_family(rule, cells.signatures) for rule in rules}
+
+
+def _loss(fitted: ConfiguredFit, cells: LabelledCells, families: Mapping[FamilyRule, Family]) -> float:
+    """Log-loss summed over the cells, at the centres of their bins; groups that no fit has seen have no shift."""
+    offset, slope = np.zeros(len(cells.signatures)), np.zeros(len(cells.signatures))
+    for shift in fitted.joint.shifts:
+        family = families[shift.rule]
+        offset += _of_groups(shift.offsets, family)
+        if shift.slopes:
+            slope += _of_groups(shift.slopes, family)
+    distance = CENTRE_LOG_ODDS - fitted.joint.slope_centre
+    moved = offset[cells.signature] + slope[cells.signature] * distance[cells.grid_bin]
+    p = expit(fitted.base.log_odds_at(CENTRE_LOG_ODDS)[cells.grid_bin] + moved)
+    p = np.clip(p, LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
+    loss = -(cells.positives * np.log(p) + (cells.labelled - cells.positives) * np.log1p(-p)).sum()
+    return float(round_significant(loss))
+
+
+def _of_groups(values: Mapping[tuple[str, ...], float], family: Family) -> NDArray[np.float64]:
+    """(s,) of the family's signatures, 0 where a group has none."""
+    return np.array([*(values.get(key, 0.0) for key in family.keys), 0.0])[family.group_of]

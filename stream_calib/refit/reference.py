@@ -1,0 +1,63 @@
+"""The reference that drift is measured by: statistics of the fit window, frozen in the snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.calibration.grid import N_BINS
+from stream_calib.calibration.groups import family_rule, make_family
+from stream_calib.config import Config
+from stream_calib.drift.psi_reference import reference_group
+from stream_calib.drift.psi_window import Signatures
+from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.labelled import signature_values
+from stream_calib.snapshot.model import PsiGroupDocument, ReferenceDocument
+
+
+def build_reference(evidence: Evidence, signatures: Signatures, config: Config) -> ReferenceDocument:
+    """Histograms of the winners of the fit buckets, and trailing rates, frozen for the detectors.
+
+    Watched: everything, and each attribute value (`__other__` apart) of at least `min_mass` of the decayed winners.
+    """
+    cells, windows = evidence.counts.cells(), list(evidence.windows)
+    attributes = list(config.scores.attributes)
+    signature = np.concatenate([cells.signature, *(w.winners.signature for w in windows)])
+    values, place = signature_values(signature, signatures)
+    own, past = place[: len(cells.signature)], place[len(cells.signature) :]
+    past_window = np.repeat(np.arange(len(windows)), [len(w.winners.n) for w in windows])
+    past_cell = past_window * N_BINS + _concatenated([w.winners.grid_bin for w in windows])
+    past_rows = _concatenated([w.winners.n for w in windows])
+
+    def watch(attribute: str | None, value: str | None, member: NDArray[np.bool_]) -> PsiGroupDocument:
+        inside, before = member[own], member[past]
+        histogram = np.bincount(cells.grid_bin[inside], cells.winners[inside], N_BINS).astype(np.float64)
+        counts = np.bincount(past_cell[before], past_rows[before], len(windows) * N_BINS).astype(np.int64)
+        made = reference_group(attribute, value, histogram, counts.reshape(-1, N_BINS), config.drift.psi_bins)
+        return PsiGroupDocument(
+            attribute=attribute,
+            value=value,
+            last_bins=made.last_bins,
+            rows=made.rows,
+            design_effect=made.design_effect,
+        )
+
+    groups = [watch(None, None, np.ones(len(values), dtype=bool))]
+    least = config.drift.min_mass * float(cells.winners.sum())
+    for name in attributes:
+        family = make_family(family_rule((name,), attributes), values)
+        mass = np.bincount(family.group_of[own] + 1, cells.winners, len(family.keys) + 1)[1:]
+        for i in np.flatnonzero(mass >= least).tolist():
+            groups.append(watch(name, family.keys[i][0], family.group_of == i))
+    panes = max(len(windows) * evidence.window_panes, 1)
+    return ReferenceDocument(
+        scored_per_pane=float(past_rows.sum()) / panes,
+        labelled_per_pane=sum(w.labelled for w in windows) / panes,
+        psi_groups=tuple(groups),
+    )
+
+
+def _concatenated(columns: Sequence[NDArray[np.integer]]) -> NDArray[np.int64]:
+    return np.concatenate([np.empty(0, np.int64), *columns]).astype(np.int64)
