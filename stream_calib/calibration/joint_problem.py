@@ -25,9 +25,9 @@ _DIGIT = 16
 class JointProblem:
     """Runs of cells, and whose parameters the runs' blocks are.
 
-    `block_of` maps (place of a family, whether slopes) to its block. Blocks are in an order of the families' own, so
-    that sums do not depend on the order in which families are given. A cell's distance is that of its bin's centre from
-    `slope_centre`, in raw log-odds.
+    `block_of` maps (place of a family, whether slopes) to its block, in the order of the blocks. That is an order of
+    the families' own, so that sums do not depend on the order in which families are given. A cell's distance is that of
+    its bin's centre from `slope_centre`, in raw log-odds.
     """
 
     runs: Runs

@@ -65,11 +65,9 @@ class Runs:
         """The vector (parameters,) of each block's groups' numbers (G,)."""
         return np.concatenate([np.empty(0), *(np.concatenate([np.zeros(1), part]) for part in parts)])
 
-    def each(self, offset: float, slope: float) -> NDArray[np.float64]:
-        """(parameters,) with one value for all offsets and one for all slopes."""
-        return np.concatenate(
-            [np.empty(0), *(np.full(b.size + 1, slope if b.slope else offset, np.float64) for b in self.blocks)]
-        )
+    def each(self, values: Sequence[float]) -> NDArray[np.float64]:
+        """(parameters,) with one value for all parameters of a block, from one for each block."""
+        return np.repeat(np.array(values, dtype=np.float64), [block.size + 1 for block in self.blocks])
 
     def shift(self, parameters: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Sums (m,) of the offsets, and of the slopes, that each run has."""

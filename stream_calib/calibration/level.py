@@ -25,5 +25,5 @@ def fit_level(
     """
     starts = np.arange(min(len(log_odds), 1))
     runs = Runs(log_odds, np.zeros(len(log_odds)), labelled, positives, starts, [Block(starts + 1, 1, slope=False)])
-    fitted = find_minimum(runs, runs.each(prior, prior), np.zeros(runs.parameters), tolerance=1e-10)
+    fitted = find_minimum(runs, runs.each([prior]), np.zeros(runs.parameters), tolerance=1e-10)
     return float(round_significant(runs.split(fitted)[0])[0])
