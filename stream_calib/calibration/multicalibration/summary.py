@@ -1,0 +1,86 @@
+"""What a fit of the Multicalibrator found, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stream_calib.calibration.configuration import Configuration
+from stream_calib.calibration.multicalibration.certificate import Certificate
+from stream_calib.calibration.multicalibration.finite import MulticalibrationResult
+from stream_calib.calibration.multicalibration.held_out import HeldOut
+from stream_calib.calibration.multicalibration.round_search import RoundReport
+
+_WORST = 5
+"""Audit cells that are shown."""
+
+
+def summary_text(configuration: Configuration, result: MulticalibrationResult, held_out: HeldOut | None) -> str:
+    """Lines of at most about 100 characters, without one at the end."""
+    lines = [f"base map, offsets   {configuration.name}"]
+    lines += _patches(result)
+    lines += ["", *_certificate(result.certificate), "", *_losses(held_out)]
+    return "\n".join(lines)
+
+
+def _patches(result: MulticalibrationResult) -> list[str]:
+    if not result.rounds:
+        return ["patches             none: no residual beyond its alpha and beyond noise"]
+    confirmed = "confirmed" if result.confirmable else f"uncertified: a bucket needs {result.rows_needed:,.0f} rows"
+    lines = [f"patches             {confirmed}"]
+    return lines + [f"  {place}. {_round(report)}" for place, report in enumerate(result.rounds, start=1)]
+
+
+def _round(report: RoundReport) -> str:
+    verdict = "accepted" if report.accepted else "refused"
+    proof = f"standard error {report.standard_error:.2g}"
+    if report.lower_bound is not None:
+        proof = f"at least {report.lower_bound:.3g}"
+    groups = len(report.patches.shifts)
+    return (
+        f"{verdict}: {report.patches.rule.name}, {groups} group{'s' if groups > 1 else ''}; "
+        f"Brier score falls by {report.mean_gain:.3g} ({proof}) on {report.rows:,.0f} rows"
+    )
+
+
+def _certificate(certificate: Certificate) -> list[str]:
+    target = certificate.target
+    lines = [
+        f"certificate         {certificate.status}, on {certificate.total_rows:,.0f} rows: with probability "
+        f"{1 - certificate.delta:g} no cell of mass >= {target.gamma:g}",
+        f"                    is off by more than {certificate.alpha_claimed:.4f}; so many rows could have shown "
+        f"{certificate.detectable_alpha:.4f} at best",
+    ]
+    shown = range(min(_WORST, len(certificate.rows)))
+    body = [
+        (
+            certificate.cell_name(place),
+            f"{certificate.rows[place]:,.0f}",
+            f"{certificate.residual[place]:+.4f}",
+            f"{certificate.half_width[place]:.4f}",
+            f"{certificate.alpha[place]:.4f}",
+        )
+        for place in shown
+    ]
+    return lines + _table(("worst cells", "rows", "residual", "+-", "alpha"), body)
+
+
+def _losses(held_out: HeldOut | None) -> list[str]:
+    if held_out is None:
+        return ["held out            no rows"]
+    return _table(
+        (f"held out, {held_out.rows:,} rows", "raw", "calibrated"),
+        [
+            ("log-loss", f"{held_out.raw_log_loss:.5f}", f"{held_out.log_loss:.5f}"),
+            ("Brier score", f"{held_out.raw_brier:.5f}", f"{held_out.brier:.5f}"),
+        ],
+    )
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    """First column to the left, the others to the right."""
+    widths = [max(len(row[column]) for row in (head, *body)) for column in range(len(head))]
+    first, others = widths[0], widths[1:]
+    return [
+        "  ".join([row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], others, strict=True))])
+        for row in (head, *body)
+    ]

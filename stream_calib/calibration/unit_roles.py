@@ -1,0 +1,71 @@
+"""Which part of the data a unit belongs to, by a keyed hash of its id: what is fitted, audited, certified, held out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_calib.errors import ConfigurationError, FitError, LengthMismatchError
+
+UNIT_BUCKETS = 20
+FIT_BUCKETS = range(12)
+AUDIT_BUCKETS = range(12, 14)
+CERTIFICATE_BUCKETS = range(14, 16)
+HELD_OUT_BUCKETS = range(16, 20)
+FOLDS = 5
+"""Of the fit buckets, for choices."""
+
+
+def unit_parts(
+    unit_ids: ArrayLike | None, n: int, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.uint8], NDArray[np.uint8]]:
+    """Unit (n,), numbered from 0, bucket (n,) of 0 .. 19 and fold (n,) of 0 .. 4 of each row; equal ids share them.
+
+    `unit_ids` (n,) of text or whole numbers; None: every row is a unit, whose id is its number. Bucket and fold are
+    taken from a 64-bit keyed BLAKE2b of the id's text, or, for row numbers, from a SplitMix64 finaliser (Steele, Lea,
+    Flood, "Fast splittable pseudorandom number generators", 2014), and independent of each other. They depend on the
+    seed and the id alone, so a unit keeps its part when rows come and go. Raises LengthMismatchError, FitError (ids of
+    another kind), ConfigurationError (a seed that is not a whole number of 0 .. 2^64 - 1).
+    """
+    if not 0 <= seed < 2**64:
+        raise ConfigurationError(f"seed = {seed}; it is a whole number from 0 to 2^64 - 1")
+    if unit_ids is None:
+        unit = np.arange(n, dtype=np.intp)
+        fingerprint = _mixed(unit.astype(np.uint64) + _mixed(np.array([seed], dtype=np.uint64)))
+    else:
+        ids = np.asarray(unit_ids)
+        if ids.shape != (n,):
+            raise LengthMismatchError(f"unit ids {ids.shape} for {n} rows; give one id a row")
+        if ids.dtype.kind not in "iuUO" or (ids.dtype.kind == "O" and not all(isinstance(i, str) for i in ids)):
+            raise FitError(f"unit ids of dtype {ids.dtype}; give text or whole numbers, without gaps")
+        distinct, number = np.unique(ids, return_inverse=True)
+        unit = number.reshape(-1).astype(np.intp)
+        fingerprint = _fingerprints(map(str, distinct.tolist()), seed)[unit]
+    bucket = (fingerprint % np.uint64(UNIT_BUCKETS)).astype(np.uint8)
+    fold = (fingerprint // np.uint64(UNIT_BUCKETS) % np.uint64(FOLDS)).astype(np.uint8)
+    return unit, bucket, fold
+
+
+def in_buckets(bucket: NDArray[np.uint8], buckets: range) -> NDArray[np.bool_]:
+    """(n,) whether each row's bucket is one of these."""
+    return (bucket >= buckets.start) & (bucket < buckets.stop)
+
+
+def _fingerprints(texts: Iterable[str], seed: int) -> NDArray[np.uint64]:
+    keyed = blake2b(digest_size=8, key=seed.to_bytes(8, "little"))
+    digests = []
+    for text in texts:
+        state = keyed.copy()  # cheaper than a new keyed state for each text
+        state.update(text.encode())
+        digests.append(state.digest())
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    z = values * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ (z >> np.uint64(31)), dtype=np.uint64)
