@@ -66,7 +66,9 @@ class Transform:
         for key, rows in zip(batch.keys, batch.rows_by_key(), strict=True):
             held, status = serving(key)
             if held is not None:
-                probability[rows] = held.map.apply(batch.score[rows], batch.signature_index[rows], batch.signatures)
+                probability[rows] = held.apply(
+                    batch.score[rows], batch.signature_index[rows], batch.signatures, batch.event_time_ms[rows]
+                )
             served.append(ServedAs(held.version if held else "", status))
         return Calibrated(probability, served)
 

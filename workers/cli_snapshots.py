@@ -115,8 +115,8 @@ def diff(
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two snapshots: base map, offsets of groups, level, and what it means for the traffic of now (the scores
-    of the PSI window, drift.psi_window)."""
+    """Compare two snapshots: base map, offsets, slopes and patches of groups, level, and what it means for the traffic
+    of now (the scores of the PSI window, drift.psi_window)."""
     with readable_errors():
         loaded = load(config)
         state = open_selected(loaded, model, version)
@@ -125,7 +125,7 @@ def diff(
             raise ConfigurationError(f"{state.model_key} has no snapshot yet, so there is nothing to compare with")
         one, two = state.snapshots.load(before), state.snapshots.load(other)
         traffic = recent_traffic(state.store, loaded.drift.psi_window_ms // loaded.windows.pane_ms)
-        found = difference(one, two, traffic.cells, traffic.signatures)
+        found = difference(one, two, traffic)
     if as_json:
         print_json(difference_facts(found, traffic, loaded.windows.pane_ms))
     else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from stream_calib.snapshot.difference import Difference, GroupShift, TrafficShift
+from stream_calib.snapshot.difference import Difference, GroupChange, GroupShift, TrafficShift
 from stream_calib.snapshot.recent_traffic import RecentTraffic
 from workers.time_text import utc_of_pane
 
@@ -18,7 +19,8 @@ _GROUPS_SHOWN = 20
 def difference_facts(found: Difference, traffic: RecentTraffic, pane_ms: int) -> dict[str, Any]:
     """Plain values; changes and shifts are those from `before` to `after`."""
     facts = asdict(found)
-    facts["groups"] = [asdict(group) | {"change": group.change} for group in found.groups]
+    for name in ("groups", "slopes", "patches"):
+        facts[name] = [asdict(group) | {"change": group.change} for group in getattr(found, name)]
     if found.traffic is not None:
         moved = {str(limit): share for limit, share in found.traffic.moved.items()}
         groups = [asdict(group) | {"shift": group.shift} for group in found.traffic.groups]
@@ -35,7 +37,11 @@ def difference_facts(found: Difference, traffic: RecentTraffic, pane_ms: int) ->
 
 def difference_tables(found: Difference, traffic: RecentTraffic, pane_ms: int) -> list[Table]:
     """Made of, base map, groups, traffic; of long lists the largest changes."""
-    tables = [_made_of(found, pane_ms), _curve(found), _groups(found)]
+    tables = [_made_of(found, pane_ms), _curve(found), _groups("Offsets (log-odds)", found.groups)]
+    if found.slopes:
+        tables.append(_groups("Slopes in the raw log-odds", found.slopes))
+    if found.patches:
+        tables.append(_groups("Largest patches (probability)", found.patches))
     if found.traffic is not None:
         tables += _traffic(found.traffic, traffic, pane_ms)
     return tables
@@ -59,6 +65,12 @@ def _made_of(found: Difference, pane_ms: int) -> Table:
     table.add_row("labelled rows", *(f"{s.rows:,}" for s in sides))
     table.add_row("positives", *(f"{s.positives:,}" for s in sides))
     table.add_row("scores a pane", *(f"{s.scored_per_pane:,.1f}" for s in sides))
+    table.add_row("base map", *(s.rung or "-" for s in sides))
+    table.add_row("families off", *(_names(s.families_off) for s in sides))
+    table.add_row("slopes", *(_names(s.slopes) for s in sides))
+    table.add_row("derived", *(_names(s.derived) for s in sides))
+    table.add_row("patched groups", *(f"{s.patched_groups}" for s in sides))
+    table.add_row("certified alpha", *("-" if s.certified_alpha is None else f"{s.certified_alpha:.4f}" for s in sides))
     return table
 
 
@@ -70,14 +82,11 @@ def _curve(found: Difference) -> Table:
     return table
 
 
-def _groups(found: Difference) -> Table:
-    shown = found.groups[:_GROUPS_SHOWN]
-    title = f"Offsets (log-odds): {len(found.groups)} changed" + _largest(len(found.groups))
-    table = _table(title, "group", "before", "after", "change")
-    for group in shown:
-        name = " & ".join(f"{a}={v}" for a, v in zip(group.attributes, group.values, strict=True))
-        offsets = ("-" if offset is None else f"{offset:+.4f}" for offset in (group.before, group.after))
-        table.add_row(name, *offsets, f"{group.change:+.4f}")
+def _groups(what: str, groups: Sequence[GroupChange]) -> Table:
+    table = _table(f"{what}: {len(groups)} changed" + _largest(len(groups)), "group", "before", "after", "change")
+    for group in groups[:_GROUPS_SHOWN]:
+        numbers = ("-" if number is None else f"{number:+.4f}" for number in (group.before, group.after))
+        table.add_row(group.name, *numbers, f"{group.change:+.4f}")
     return table
 
 
@@ -105,3 +114,7 @@ def _shift_row(group: GroupShift) -> tuple[str, ...]:
 
 def _largest(count: int) -> str:
     return f"; the {_GROUPS_SHOWN} largest (all with --json)" if count > _GROUPS_SHOWN else ""
+
+
+def _names(names: Sequence[str] | None) -> str:
+    return ", ".join(names or ()) or "-"

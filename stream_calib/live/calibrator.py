@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +18,7 @@ from stream_calib.events.columns import Failures
 from stream_calib.events.contracts import ModelKey
 from stream_calib.live.block_writer import BlockWriter
 from stream_calib.live.forked_child import in_a_forked_child
-from stream_calib.live.request_rows import Attributes, Column, RequestReader, RequestRows
+from stream_calib.live.request_rows import NOW, Attributes, Column, RequestReader, RequestRows
 from stream_calib.live.snapshot_watch import SnapshotWatch
 from stream_calib.live.waiting_rows import ServedRows
 from stream_calib.snapshot.served_models import ServedModels, Serving
@@ -157,4 +158,6 @@ def _apply(serving: Serving, rows: RequestRows) -> NDArray[np.float64]:
     score = rows.score[rows.good]
     if serving.served is None or not len(score):
         return score
-    return serving.served.map.apply(score, rows.signature_index[rows.good], rows.signatures)
+    event_time_ms = rows.event_time_ms[rows.good]
+    event_time_ms[event_time_ms == NOW] = time.time_ns() // 1_000_000
+    return serving.served.apply(score, rows.signature_index[rows.good], rows.signatures, event_time_ms)

@@ -11,6 +11,7 @@ from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.groups import FamilyRule, family_rule, predicate_rule
 from stream_calib.calibration.map_parts import FamilyShift, MapParts, PatchRound
 from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.errors import ConfigurationError, DamagedSnapshotError, FitError
 from stream_calib.snapshot.map_documents import (
     BaseMapDocument,
@@ -21,7 +22,7 @@ from stream_calib.snapshot.map_documents import (
     PatchRoundDocument,
     PredicateDocument,
 )
-from stream_calib.snapshot.model import ResolvedSnapshot
+from stream_calib.snapshot.model import ResolvedSnapshot, StructureSnapshot
 
 
 def base_document(base: BaseMap) -> BaseMapDocument:
@@ -112,6 +113,18 @@ def compile_snapshot(resolved: ResolvedSnapshot) -> ServedMap:
     """The map that a version serves. Raises DamagedSnapshotError where its documents do not make one."""
     structure = resolved.structure
     return ServedMap(map_parts(structure.map_attributes, structure, resolved.level))
+
+
+def time_attributes(structure: StructureSnapshot) -> TimeAttributes | None:
+    """What its map takes beside the configured attributes; None: nothing. Raises DamagedSnapshotError where that is
+    not known."""
+    derived = structure.derived
+    if derived is None:
+        return None
+    try:
+        return TimeAttributes(derived.names, derived.zone, structure.pane_ms)
+    except ConfigurationError as error:
+        raise DamagedSnapshotError(f"derived attributes of snapshot {structure.sequence:06d}: {error}") from error
 
 
 def _predicate_document(rule: FamilyRule) -> PredicateDocument | None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
 from stream_calib.calibration.base_map import BaseMap
+from stream_calib.calibration.groups import Signature
 from stream_calib.errors import SnapshotError
-from stream_calib.snapshot.compiled import compile_snapshot
-from stream_calib.snapshot.model import ResolvedSnapshot
-from stream_calib.windows.cells import ScoredCells
+from stream_calib.snapshot.compiled import compile_snapshot, time_attributes
+from stream_calib.snapshot.map_documents import FamilyDocument, PatchRoundDocument
+from stream_calib.snapshot.model import ResolvedSnapshot, StructureSnapshot
+from stream_calib.snapshot.recent_traffic import RecentTraffic
 
 CURVE_SCORES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Raw scores at which the base maps are compared."""
@@ -31,13 +34,22 @@ class CurvePoint:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupOffset:
-    """Offsets of one group in log-odds; None where a snapshot has none for it, which counts as 0."""
+class GroupChange:
+    """A number that the two snapshots have of one group; None where a snapshot has none, which counts as 0."""
 
     attributes: tuple[str, ...]
     values: tuple[str, ...]
+    predicate: str | None
+    """Name of the predicate that the group is; its values are the name alone."""
     before: float | None
     after: float | None
+
+    @property
+    def name(self) -> str:
+        """As `carrier=UA & origin=EWR`, or the predicate's name."""
+        if self.predicate is not None:
+            return self.predicate
+        return " & ".join(f"{a}={v}" for a, v in zip(self.attributes, self.values, strict=True)) or "everything"
 
     @property
     def change(self) -> float:
@@ -58,6 +70,17 @@ class Fitted:
     positives: int
     scored_per_pane: float
     labelled_per_pane: float
+    rung: str | None
+    """Kind of base map; this and the next are None where the snapshot does not say what was chosen."""
+    families_off: tuple[str, ...] | None
+    slopes: tuple[str, ...] | None
+    """Families that have slopes."""
+    derived: tuple[str, ...]
+    """Attributes derived from the event time."""
+    patched_groups: int
+    """Summed over the rounds of patches."""
+    certified_alpha: float | None
+    """None where nothing is certified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +117,18 @@ class Difference:
     before: Fitted
     after: Fitted
     curve: tuple[CurvePoint, ...]
-    groups: tuple[GroupOffset, ...]
-    """All groups of which an offset changed, largest changes first."""
+    groups: tuple[GroupChange, ...]
+    """Offsets in log-odds that changed, largest changes first; so the next two."""
+    slopes: tuple[GroupChange, ...]
+    """Slopes in the raw log-odds."""
+    patches: tuple[GroupChange, ...]
+    """The largest shift in probability, of the sign that it has, that patches make in a group."""
     traffic: TrafficShift | None
     """None where there was none to look at."""
 
 
-def difference(
-    before: ResolvedSnapshot, after: ResolvedSnapshot, cells: ScoredCells, signatures: Mapping[int, tuple[str, ...]]
-) -> Difference:
-    """From `before` to `after`. `cells`: scored cells of the traffic to look at, `signatures`: values of their hashes.
+def difference(before: ResolvedSnapshot, after: ResolvedSnapshot, traffic: RecentTraffic) -> Difference:
+    """From `before` to `after`. `traffic`: what to look at, which may be none.
 
     Raises SnapshotError where the two are over other attributes, DamagedSnapshotError where one makes no map.
     """
@@ -117,8 +142,10 @@ def difference(
         _fitted(before),
         _fitted(after),
         _curve(before, after),
-        _groups(before, after),
-        _traffic(before, after, cells, signatures) if len(cells.n) else None,
+        _changes(_offsets(before.structure), _offsets(after.structure)),
+        _changes(_slopes(before.structure), _slopes(after.structure)),
+        _changes(_patches(before.structure), _patches(after.structure)),
+        _traffic(before, after, traffic) if len(traffic.cells.n) else None,
     )
 
 
@@ -134,6 +161,12 @@ def _fitted(snapshot: ResolvedSnapshot) -> Fitted:
         structure.positives,
         structure.reference.scored_per_pane,
         structure.reference.labelled_per_pane,
+        None if structure.choices is None else structure.choices.rung,
+        None if structure.choices is None else structure.choices.families_off,
+        None if structure.choices is None else structure.choices.slopes,
+        () if structure.derived is None else structure.derived.names,
+        sum(len(patches.patches) for patches in structure.rounds),
+        structure.certificate.alpha if structure.certificate and structure.certificate.certified else None,
     )
 
 
@@ -146,27 +179,47 @@ def _curve(before: ResolvedSnapshot, after: ResolvedSnapshot) -> tuple[CurvePoin
     return tuple(CurvePoint(*point) for point in zip(CURVE_SCORES, *values, strict=True))
 
 
-def _groups(before: ResolvedSnapshot, after: ResolvedSnapshot) -> tuple[GroupOffset, ...]:
-    one, other = _offsets(before), _offsets(after)
-    found = [GroupOffset(*group, one.get(group), other.get(group)) for group in sorted(one.keys() | other.keys())]
+_Group: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], str]
+"""Attributes, values, and the predicate's name, "" where there is none."""
+
+
+def _group(family: FamilyDocument | PatchRoundDocument, values: tuple[str, ...]) -> _Group:
+    return family.attributes, values, "" if family.predicate is None else family.predicate.name
+
+
+def _changes(one: Mapping[_Group, float], other: Mapping[_Group, float]) -> tuple[GroupChange, ...]:
+    found = [
+        GroupChange(attributes, values, predicate or None, one.get(group), other.get(group))
+        for group in sorted(one.keys() | other.keys())
+        for attributes, values, predicate in [group]
+    ]
     return tuple(sorted((group for group in found if group.change), key=lambda group: -abs(group.change)))
 
 
-def _offsets(snapshot: ResolvedSnapshot) -> dict[tuple[tuple[str, ...], tuple[str, ...]], float]:
-    return {
-        (family.attributes, group.values): group.offset
-        for family in snapshot.structure.families
-        for group in family.offsets
-    }
+def _offsets(structure: StructureSnapshot) -> dict[_Group, float]:
+    return {_group(f, group.values): group.offset for f in structure.families for group in f.offsets}
 
 
-def _traffic(
-    before: ResolvedSnapshot, after: ResolvedSnapshot, cells: ScoredCells, signatures: Mapping[int, tuple[str, ...]]
-) -> TrafficShift:
+def _slopes(structure: StructureSnapshot) -> dict[_Group, float]:
+    return {_group(f, group.values): group.slope for f in structure.families for group in f.offsets if group.slope}
+
+
+def _patches(structure: StructureSnapshot) -> dict[_Group, float]:
+    """Of each group the largest shift of any interval and round."""
+    found: dict[_Group, float] = {}
+    for patches in structure.rounds:
+        for patch in patches.patches:
+            group = _group(patches, patch.values)
+            found[group] = max((found.get(group, 0.0), *patch.shifts), key=abs)
+    return found
+
+
+def _traffic(before: ResolvedSnapshot, after: ResolvedSnapshot, traffic: RecentTraffic) -> TrafficShift:
+    cells = traffic.cells
     hashes, place = np.unique(cells.signature, return_inverse=True)
-    values = [signatures[number] for number in hashes.tolist()]
+    values = [traffic.signatures[number] for number in hashes.tolist()]
     index = place.reshape(-1).astype(np.intp)
-    p, q = (compile_snapshot(s).at_centres(cells.grid_bin, index, values) for s in (before, after))
+    p, q = (_at_centres(snapshot, traffic, index, values) for snapshot in (before, after))
     moved, events = q - p, int(cells.n.sum())
     absolute = np.abs(moved)
     groups = [
@@ -181,6 +234,16 @@ def _traffic(
         moved={limit: float(cells.n[absolute > limit].sum()) / events for limit in MOVED_BY},
         groups=tuple(sorted(groups, key=lambda g: -abs(g.events * g.shift))),
     )
+
+
+def _at_centres(
+    snapshot: ResolvedSnapshot, traffic: RecentTraffic, index: NDArray[np.intp], values: Sequence[Signature]
+) -> NDArray[np.float64]:
+    """(k,) what the snapshot serves at the cells' centres."""
+    derived = time_attributes(snapshot.structure)
+    if derived is not None:
+        index, values = derived.extend(index, values, traffic.pane)
+    return compile_snapshot(snapshot).at_centres(traffic.cells.grid_bin, index, values)
 
 
 def _shifts(

@@ -6,9 +6,14 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.calibration.groups import Signature
 from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.errors import DamagedSnapshotError, SnapshotError, StateUnavailableError
-from stream_calib.snapshot.compiled import compile_snapshot
+from stream_calib.snapshot.compiled import compile_snapshot, time_attributes
 from stream_calib.snapshot.history import pointer_moves
 from stream_calib.snapshot.model import LevelSnapshot, ResolvedSnapshot, decode_snapshot, resolve, sequence_of
 from stream_calib.windows.state_store import Commit, StateStore
@@ -32,6 +37,21 @@ class Served:
     map: ServedMap
     data_end_ms: int = 0
     """Event time at which the panes end that the snapshot was made from, epoch milliseconds."""
+    derived: TimeAttributes | None = None
+    """Attributes of the map that come from the event time."""
+
+    def apply(
+        self,
+        score: NDArray[np.float64],
+        signature_index: NDArray[np.intp],
+        signatures: Sequence[Signature],
+        event_time_ms: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """Calibrated probabilities (n,), as `ServedMap.apply`; `event_time_ms` (n,): epoch milliseconds."""
+        if self.derived is not None:
+            pane = event_time_ms // self.derived.pane_ms
+            signature_index, signatures = self.derived.extend(signature_index, signatures, pane)
+        return self.map.apply(score, signature_index, signatures)
 
 
 class SnapshotFollower:
@@ -134,7 +154,8 @@ class SnapshotFollower:
     def _take(self, version: str) -> None:
         try:
             resolved, data_end_ms, blobs = self._load(version)
-            self._served = Served(version, resolved.sequence, compile_snapshot(resolved), data_end_ms)
+            derived = time_attributes(resolved.structure)
+            self._served = Served(version, resolved.sequence, compile_snapshot(resolved), data_end_ms, derived)
         except SnapshotError as error:
             if self._served is None:
                 raise

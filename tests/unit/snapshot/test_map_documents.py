@@ -15,7 +15,7 @@ from stream_calib.calibration.map_parts import FamilyShift, MapParts, PatchRound
 from stream_calib.calibration.served_map import ServedMap
 from stream_calib.errors import DamagedSnapshotError
 from stream_calib.snapshot.canonical import canonical_json
-from stream_calib.snapshot.compiled import compile_snapshot, map_document, map_parts
+from stream_calib.snapshot.compiled import compile_snapshot, map_document, map_parts, time_attributes
 from stream_calib.snapshot.fit_documents import (
     AuditCellDocument,
     CertificateDocument,
@@ -157,3 +157,14 @@ def test_parts_that_make_no_map_are_damage(change: dict[str, object], message: s
     document: MapDocument = map_document(PARTS).model_copy(update=change)
     with pytest.raises(DamagedSnapshotError, match=message):
         map_parts(ATTRIBUTES, document, 0.0)
+
+
+def test_derived_attributes_that_are_not_known_are_damage() -> None:
+    for derived in (
+        DerivedDocument(names=("month",), zone="UTC"),
+        DerivedDocument(names=("hour_of_day",), zone="Mars"),
+    ):
+        with pytest.raises(DamagedSnapshotError, match="derived attributes of snapshot 000001"):
+            time_attributes(structure(derived=derived))
+    assert time_attributes(structure()) is None
+    assert everything().map_attributes == ATTRIBUTES

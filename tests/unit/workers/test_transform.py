@@ -12,6 +12,7 @@ from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.groups import family_rule
 from stream_calib.calibration.map_parts import FamilyShift, MapParts
 from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config import Config
 from stream_calib.config_models import ModelSection
 from stream_calib.events.blocks import BlockRows, served_probability, unpack
@@ -96,6 +97,21 @@ def test_every_score_has_an_output_and_a_row_with_the_served_value_and_version(c
             output["stream_calib"]["flights"]["calibrated"], abs=2e-10
         )
         assert block.signatures == [(carrier,)]
+
+
+def test_attributes_derived_from_the_event_time_are_those_of_the_events_pane(config: Config) -> None:
+    """TIME_MS is 05:00 in New York. The rows for the monitor keep the configured attributes alone."""
+    derived = TimeAttributes(("hour_of_day",), "America/New_York", 3_600_000)
+    family = FamilyShift(family_rule(("hour_of_day",), ["carrier", "hour_of_day"]), {("05",): 0.5})
+    served = Served("000008-0123456789ab", 8, ServedMap(MapParts(SERVED.map.parts.base, (family,))), 0, derived)
+    records = [score(0), score(1, ts=TIME_MS + 3_599_999), score(2, ts=TIME_MS + 3_600_000), score(3, carrier="B6")]
+    outputs, _ = apply(config, records, served)
+    at_five, later, at_six, other = (v["stream_calib"]["flights"]["calibrated"] for v in values(outputs))
+    assert at_five == later == other
+    assert at_five > at_six
+    (block,) = blocks(outputs, 0)
+    assert isinstance(block, BlockRows)
+    assert block.signatures == [("UA",), ("B6",)]
 
 
 def test_without_a_snapshot_the_raw_score_is_served_and_marked(config: Config) -> None:
