@@ -13,6 +13,7 @@ from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.fit_input import Counts, counts_of_cells, counts_of_rows
 
 if TYPE_CHECKING:
+    from sklearn.utils import Tags
     from typing_extensions import Self
 
 
@@ -50,3 +51,9 @@ class Calibrator(RegressorMixin, TransformerMixin, BaseEstimator, metaclass=ABCM
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """`predict`, for pipelines: (n, 1)."""
         return self.predict(X)[:, None]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # One feature, as (n,) or as a column.
+        tags.input_tags.one_d_array = True
+        return tags

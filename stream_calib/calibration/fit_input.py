@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from scipy.special import expit
 
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS, N_BINS
@@ -59,8 +60,10 @@ def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
     return score
 
 
-def counts_of_rows(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None) -> Counts:
+def counts_of_rows(scores: ArrayLike, labels: ArrayLike | None, weights: ArrayLike | None) -> Counts:
     """Counts from rows; rows of weight 0 are left out. Raises as `Calibrator.fit`."""
+    if labels is None:
+        raise FitError("a calibrator requires y to be passed, but the target y is None; give a label of 0 or 1 a row")
     score, label = checked_scores(scores), np.asarray(labels)
     weight = None if weights is None else _numbers("weights", weights)
     if label.shape != score.shape or (weight is not None and weight.shape != score.shape):
@@ -72,7 +75,7 @@ def counts_of_rows(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | No
         return _counts(score, np.broadcast_to(1.0, score.shape), positive, positive)
     _check_weights(weight)
     if len(weight) and not weight.any():
-        raise WeightError("all weights are 0; there is nothing to fit, keep the calibrator that you have")
+        raise WeightError("all weights are 0; of a total of zero nothing can be fitted, keep the calibrator you have")
     kept = np.flatnonzero(weight)
     order = kept[np.argsort(score[kept], kind="stable")]
     score, positive, labelled = score[order], positive[order], weight[order]
@@ -142,7 +145,11 @@ def counts_by_score(
 
 
 def _numbers(what: str, given: ArrayLike) -> NDArray[np.float64]:
+    if issparse(given):
+        raise FitError(f"{what} are a sparse matrix; sparse input is not taken, give an array")
     values = np.asarray(given)
+    if values.dtype.kind == "c":
+        raise FitError(f"Complex data not supported: {what} have dtype {values.dtype}")
     if values.dtype.kind not in "biuf":
         raise FitError(f"{what} have dtype {values.dtype}; numbers are needed, text and None are never guessed at")
     return values.astype(np.float64, copy=False)

@@ -56,10 +56,10 @@ class GIRB(Calibrator):
     values; probabilities are linear in the raw log-odds between the groups.
 
     `strict` keeps AUC and ranks exactly for scores that differ in single precision (float32); scores that are nearer to
-    each other may become tied but never change order. Plateaus are tilted by a relative 2e-8 per unit of raw log-odds
-    in the probability and by 1e-6 in the log-odds. It costs at most 3e-6 in probability, and limits of 1e-4 (relative)
-    above p_min and 1.5e-6 below 1 - p_min; see `girb_strict` for why no map can do more. Without it scores within a
-    plateau, and beyond the outer groups, are tied.
+    each other may become tied but never change order. Plateaus are tilted by 2e-8 of the probability per unit of raw
+    log-odds, and everything by 1e-6 in log-odds; outputs stay 2e-5 (relative) above p_min and 1.5e-6 below 1 - p_min
+    within the grid. In all that moves a probability by at most 5e-6; see `girb_strict` for why no map can keep more
+    apart. Without it scores on a plateau, and beyond the outer groups, are tied.
 
     Of scikit-learn's estimator checks those do not apply that give several features, features outside [0, 1] or
     outcomes that are not 0 and 1: such data are refused, not guessed at.

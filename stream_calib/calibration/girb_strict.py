@@ -1,8 +1,8 @@
 """Maps that keep ranks: plateaus are tilted, scores are read at a fixed resolution, nothing is tied beyond the grid.
 
 No map from one float64 to another within [p_min, 1 - p_min] can keep all scores apart: there are fewer numbers there
-than between 0 and 1. What can be kept apart, at the price of some 1e-6 in probability, are scores that differ in single
-precision (float32), of which neighbours are at least 2^-24 = 6e-8 apart in log-odds:
+than between 0 and 1. What can be kept apart, at the price of at most 5e-6 in probability, are scores that differ in
+single precision (float32), of which neighbours are at least 2^-24 = 6e-8 apart in log-odds:
 
 * every probability is multiplied by 1 + TILT x (raw log-odds), so a plateau rises by some units in the last place from
   one step of the lattice below to the next, also at a probability near 1. In log-odds the base map's STRICT_SLOPE does
@@ -27,12 +27,12 @@ TILT = 2e-8
 _STEPS_PER_UNIT = 2**21 / BIN_WIDTH
 _SMALLEST = 1e-9
 """Probability below which rounding of the log-odds would outweigh the tilt."""
-_LOWEST_LOG_ODDS, _HIGHEST_LOG_ODDS = -750.0, 40.0
-"""Beyond those of every float64 in (0, 1); where the scores 0 and 1 are put."""
-_LOWER_TAIL = 1e-7
-"""Relative fall of the probability per unit of raw log-odds below the grid, 7.4e-5 in all."""
-_ROOM = 1e-4, 1.5e-6
+_LOWEST_LOG_ODDS, _HIGHEST_LOG_ODDS = -104.0, 40.0
+"""Where the scores 0 and 1 are read: beyond every other one in single precision, and above every float64 below 1."""
+_ROOM = 2e-5, 1.5e-6
 """Relative room at p_min, and absolute room at 1 - p_min, for slope, tilt and tails together."""
+_NARROWEST = 1e-10
+"""Log-odds between a bend and the knots around it, so that they differ in 12 significant digits."""
 _APART = 2e-11
 """Relative distance that neighbouring knots keep in 12 significant digits."""
 
@@ -46,7 +46,7 @@ def value_limits(p_min: float) -> tuple[float, float]:
 
 def strict_map(given: Knots, p_min: float) -> BaseMap:
     """The map of these knots, tilted so that it increases strictly from one end of the grid to the other."""
-    x, value = given[0], np.clip(given[1], *value_limits(p_min))
+    x, value = _clipped(given, value_limits(p_min))
     before, after = x[0] > -MAX_LOG_ODDS, x[-1] < MAX_LOG_ODDS
     x = np.concatenate([[-MAX_LOG_ODDS][: int(before)], x, [MAX_LOG_ODDS][: int(after)]])
     value = np.concatenate([value[:1][: int(before)], value, value[-1:][: int(after)]])
@@ -60,12 +60,25 @@ def strict_map(given: Knots, p_min: float) -> BaseMap:
     return BaseMap(x, value, p_min, STRICT_SLOPE)
 
 
+def _clipped(given: Knots, limits: tuple[float, float]) -> Knots:
+    """Knots of the clipped map: it has a bend where the given one crosses a limit."""
+    x, value = given
+    for limit in limits:
+        after = int(np.searchsorted(value, limit))
+        if 0 < after < len(value) and value[after] > limit:
+            share = (limit - value[after - 1]) / (value[after] - value[after - 1])
+            bend = x[after - 1] + share * (x[after] - x[after - 1])
+            if x[after - 1] + _NARROWEST < bend < x[after] - _NARROWEST:
+                x, value = np.insert(x, after, bend), np.insert(value, after, limit)
+    return x, np.clip(value, *limits)
+
+
 def strict_probability(base_map: BaseMap, score: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probabilities (n,) of scores (n,) in [0, 1], by a map of `strict_map`: increasing, see this module."""
     with np.errstate(divide="ignore"):
         raw = np.clip(np.log(score) - np.log1p(-score), _LOWEST_LOG_ODDS, _HIGHEST_LOG_ODDS)
     x = np.rint((raw + MAX_LOG_ODDS) * _STEPS_PER_UNIT) / _STEPS_PER_UNIT - MAX_LOG_ODDS
     p = base_map.probability_at(np.clip(x, -MAX_LOG_ODDS, MAX_LOG_ODDS))
-    p *= 1 + _LOWER_TAIL * np.minimum(x + MAX_LOG_ODDS, 0.0)
+    p *= 1 + TILT * np.minimum(x + MAX_LOG_ODDS, 0.0)
     p += TILT * np.maximum(x - MAX_LOG_ODDS, 0.0)
     return p
