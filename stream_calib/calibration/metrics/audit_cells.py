@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,7 @@ class AuditCell:
     family: int
     group: int
     interval: int
-    """Place j among the intervals [edges[j], edges[j + 1]), the last one closed."""
+    """Place j among the intervals [edges[j], edges[j + 1]), the last one closed; -1: the whole of [0, 1]."""
     labelled: float
     positives: float
     expected: float
@@ -67,6 +67,10 @@ class AuditCells:
         )
 
 
+WHOLE_RANGE = -1
+"""Number of the interval [0, 1] beside those that edges make."""
+
+
 def audit_cells(evaluated: EvaluatedGroups, edges: ArrayLike) -> AuditCells:
     """Cells of everything and of every group, over intervals of probability with edges (m + 1,) from 0 to 1.
 
@@ -83,3 +87,15 @@ def audit_cells(evaluated: EvaluatedGroups, edges: ArrayLike) -> AuditCells:
         keys = np.full(len(cells), family), groups[cells // (len(e) - 1)], cells % (len(e) - 1)
         parts.append((*keys, *(np.bincount(cell, column[inside], len(cells)) for column in columns)))
     return AuditCells(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def whole_groups(evaluated: EvaluatedGroups) -> AuditCells:
+    """Cells of everything and of every group over all probabilities, `interval` -1."""
+    cells = audit_cells(evaluated, (0.0, 1.0))
+    return replace(cells, interval=np.full_like(cells.interval, WHOLE_RANGE))
+
+
+def joined(one: AuditCells, other: AuditCells) -> AuditCells:
+    """The cells of both."""
+    pairs = ((getattr(one, column.name), getattr(other, column.name)) for column in fields(AuditCells))
+    return AuditCells(*(np.concatenate(pair) for pair in pairs))

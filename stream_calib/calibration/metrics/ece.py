@@ -76,7 +76,8 @@ def _plain(bins: ProbabilityBins) -> float:
 
 
 def _debiased(bins: ProbabilityBins) -> float:
-    used = bins.effective_rows > 1
+    # One weighted row has 1 effective row but for rounding.
+    used = bins.effective_rows > 1 + 1e-9
     rate, n = bins.rate[used], bins.effective_rows[used]
     squared = (rate - bins.mean_probability[used]) ** 2 - rate * (1 - rate) / (n - 1)
     return float((bins.labelled[used] * squared).sum() / bins.labelled.sum())

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_calib.calibration.metrics.audit_cells import AuditCells, audit_cells
+from stream_calib.calibration.metrics.audit_cells import AuditCells, whole_groups
 from stream_calib.calibration.metrics.binomial_bounds import clopper_pearson
 from stream_calib.calibration.metrics.evaluated_groups import EvaluatedGroups
 from stream_calib.calibration.metrics.parameters import checked_confidence, checked_overdispersion
-
-_WHOLE = (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +49,7 @@ def group_table(
     an approximation as any overdispersion is (`binomial_bounds`). Shapes and errors: as `EvaluatedGroups.of_rows`;
     ConfigurationError for `confidence` outside (0, 1) or `overdispersion` below 1.
     """
-    cells = audit_cells(EvaluatedGroups.of_rows(label, probability, groups, weight), _WHOLE)
+    cells = whole_groups(EvaluatedGroups.of_rows(label, probability, groups, weight))
     return _table(cells, confidence, overdispersion)
 
 
@@ -65,7 +63,7 @@ def group_table_of_counts(
     overdispersion: float = 1.0,
 ) -> GroupTable:
     """The same from counts (k,) behind each probability (k,). Errors: as `EvaluatedGroups.of_counts`."""
-    cells = audit_cells(EvaluatedGroups.of_counts(value, labelled, positives, groups), _WHOLE)
+    cells = whole_groups(EvaluatedGroups.of_counts(value, labelled, positives, groups))
     return _table(cells, confidence, overdispersion)
 
 

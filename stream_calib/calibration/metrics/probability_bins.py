@@ -107,8 +107,9 @@ def _equal_mass(
     up_to = np.cumsum(weight)
     before = (up_to - weight)[new_group]
     middle = up_to - weight / 2 - before[number]
-    # The last middle may round up to the total, where a light tie follows heavy ones.
-    of_tie = np.clip(np.floor(middle * (n_bins / total[number])), 0, n_bins - 1).astype(np.intp)
+    # A middle on a boundary goes up, however it was rounded; the last one may round up to the total, where a light tie
+    # follows heavy ones.
+    of_tie = np.clip(np.floor(middle * (n_bins / total[number]) + 1e-9), 0, n_bins - 1).astype(np.intp)
     return np.asarray(of_tie[np.cumsum(new_tie) - 1])
 
 

@@ -1,8 +1,12 @@
+from typing import get_args
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
+from sklearn.calibration import calibration_curve
 
 from stream_calib.calibration import metrics
+from stream_calib.calibration.metrics.probability_bins import Bins
 
 
 def test_ece_by_hand() -> None:
@@ -82,3 +86,52 @@ def test_equal_weights_leave_the_curve_as_it_is() -> None:
     np.testing.assert_allclose(weighted.upper, plain.upper)
     np.testing.assert_allclose(weighted.lower, plain.lower)
     np.testing.assert_allclose(weighted.labelled, plain.labelled * 3)
+
+
+@pytest.mark.parametrize("step", [20, 1000])
+def test_bins_of_equal_width_are_those_of_scikit_learn(step: int) -> None:
+    # Steps of 20 put many probabilities on the edges of the bins.
+    rng = np.random.default_rng(12)
+    p = rng.integers(0, step + 1, 3000) / step
+    y = rng.random(3000) < p
+    rate, mean_probability = calibration_curve(y, p, n_bins=10, strategy="uniform")
+    curve = metrics.reliability_curve(y, p, n_bins=10, bins="width")
+    np.testing.assert_allclose(curve.rate, rate)
+    np.testing.assert_allclose(curve.mean_probability, mean_probability)
+
+
+def test_bins_of_equal_mass_are_those_of_scikit_learn_where_nothing_is_tied() -> None:
+    rng = np.random.default_rng(13)
+    p = rng.random(3000)
+    y = rng.random(3000) < p
+    rate, mean_probability = calibration_curve(y, p, n_bins=10, strategy="quantile")
+    curve = metrics.reliability_curve(y, p, n_bins=10)
+    np.testing.assert_allclose(curve.rate, rate)
+    np.testing.assert_allclose(curve.mean_probability, mean_probability)
+
+
+@pytest.mark.parametrize("bins", get_args(Bins))
+def test_all_bands_of_the_reliability_curve_hold_together_as_often_as_stated(bins: Bins) -> None:
+    rng = np.random.default_rng(14)
+    confidence, n, draws = 0.9, 500, 2000
+    p = rng.beta(1, 3, n)
+    truth = p**1.5
+    true_rate = metrics.reliability_curve_of_counts(p, np.ones(n), truth, bins=bins).rate
+    held = 0
+    for _ in range(draws):
+        curve = metrics.reliability_curve(rng.random(n) < truth, p, bins=bins, confidence=confidence)
+        held += bool(((curve.lower <= true_rate) & (true_rate <= curve.upper)).all())
+    assert held / draws >= confidence - 3 * np.sqrt(confidence * (1 - confidence) / draws)
+    assert held < draws
+
+
+def test_overdispersion_divides_the_rows_of_the_bands() -> None:
+    value, n = np.array([0.2, 0.7]), np.array([400, 800])
+    wide = metrics.reliability_curve_of_counts(value, n, [80, 600], overdispersion=4.0)
+    fewer = metrics.reliability_curve_of_counts(value, n / 4, [20, 150])
+    np.testing.assert_allclose([wide.lower, wide.upper], [fewer.lower, fewer.upper])
+
+
+def test_one_weighted_row_has_no_debiased_error_however_its_weight_is_rounded() -> None:
+    for weight in np.linspace(0.05, 3, 60):
+        assert metrics.debiased_squared_ece([1, 0], [0.3, 0.9], [weight, weight]) == 0.0

@@ -6,7 +6,7 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 from sklearn.metrics import log_loss as sklearn_log_loss
 
 from stream_calib.calibration import metrics
-from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError, OneClassError, WeightError
+from stream_calib.errors import FitError
 
 rows = st.lists(
     st.tuples(st.booleans(), st.sampled_from([0.01, 0.2, 0.25, 0.5, 0.77, 0.99]), st.integers(0, 4)),
@@ -63,32 +63,6 @@ def test_brier_decomposition_by_hand() -> None:
     assert parts.uncertainty == 0.25
 
 
-@pytest.mark.parametrize(
-    ("label", "probability", "weight", "error"),
-    [
-        ([0, 1], [0.5], None, LengthMismatchError),
-        ([0, 1], [0.5, 0.5], [1], LengthMismatchError),
-        ([0, 1], [0.5, np.nan], None, NonFiniteInputError),
-        ([0, 1], [0.5, 0.5], [1, -1], WeightError),
-        ([0, 1], [0.5, 0.5], [0, 0], FitError),
-        ([0, 2], [0.5, 0.5], None, FitError),
-        ([0, 1], [0.5, 1.5], None, FitError),
-        ([], [], None, FitError),
-    ],
-)
-def test_input_without_a_figure_is_refused(
-    label: list[int], probability: list[float], weight: list[float] | None, error: type[FitError]
-) -> None:
-    for metric in (metrics.log_loss, metrics.brier, metrics.auc, metrics.ece, metrics.reliability_curve):
-        with pytest.raises(error):
-            metric(label, probability, weight)
-
-
 def test_label_and_probability_in_the_wrong_order_are_refused() -> None:
     with pytest.raises(FitError, match="labels must be 0 or 1"):
         metrics.log_loss([0.2, 0.7], [0, 1])
-
-
-def test_one_class_has_no_auc() -> None:
-    with pytest.raises(OneClassError):
-        metrics.auc([1, 1], [0.2, 0.3])

@@ -90,6 +90,17 @@ def test_probabilities_of_0_and_1_give_a_finite_figure() -> None:
     assert np.isfinite(worst_group_error([0, 1] * 10, np.tile([0.0, 1.0], 10), []))
 
 
+def test_rows_in_no_group_make_none() -> None:
+    rng = np.random.default_rng(3)
+    p = rng.uniform(0.2, 0.6, 400)
+    y = (rng.random(400) < p).astype(int)
+    y[:40] = 1
+    apart = np.repeat([1, 0], [40, 360])
+    none = np.repeat([-1, 0], [40, 360])
+    assert worst_group_error(y, p, [apart]) > worst_group_error(y, p, [none])
+    assert worst_group_error(y, p, [none, np.full(400, -1)]) == worst_group_error(y, p, [none])
+
+
 def test_refusals() -> None:
     p, y = np.full(20, 0.5), np.arange(20) % 2
     with pytest.raises(LengthMismatchError):
