@@ -1,6 +1,6 @@
 """What the refits of a year of flights are worth, and what they cost: a replay in one process, without log and Redis.
 
-    python benchmarks/refits.py [--days 365] [--set 'refit.gate_margin=0.02'] [--json FILE]
+    python benchmarks/refits.py [--days 365] [--set 'scores.derived=["hour_of_day"]'] [--json FILE]
 
 Closer and refit are those of the service, in lock-step over a state in memory: a pane closes, the pane whose labels are
 24 hours old by then is decided, and an open request is answered at once. Scores of the next pane are served by what is
@@ -23,16 +23,15 @@ from rich.table import Table
 
 from stream_calib.calibration.grid import locate
 from stream_calib.calibration.metrics import auc, log_loss, worst_group_error
-from stream_calib.calibration.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.config_file import tomllib
 from stream_calib.demo.flights import DAY_MS, Flights, load_flights
 from stream_calib.events.contracts import ModelKey
 from stream_calib.events.identity import fingerprints, signature_hash, unit_buckets
 from stream_calib.refit.decider import Decider
+from stream_calib.refit.gate_evidence import JudgedMap, judged
 from stream_calib.refit.worker import Refitter
 from stream_calib.snapshot.changes import REFIT_LEASE
-from stream_calib.snapshot.compiled import compile_snapshot
 from stream_calib.snapshot.decision_log import chain
 from stream_calib.snapshot.log_reader import LogReader
 from stream_calib.snapshot.report import RefitReport
@@ -44,6 +43,8 @@ from stream_calib.windows.state_store import Commit
 
 CONFIG = Path(__file__).parents[1] / "examples" / "flights" / "stream-calib.toml"
 WARM_UP_DAYS = 14
+_ASKED = ("slopes", "derived", "patches")
+"""First words of what comes on with proof only."""
 
 
 class Rows:
@@ -109,10 +110,10 @@ class Replay:
         self.now_ms += 1
         return self.now_ms
 
-    def served(self) -> ServedMap | None:
+    def served(self) -> JudgedMap | None:
         """The map that is current now."""
         version = self.store.current()
-        return None if version is None else compile_snapshot(self.store.load(version))
+        return None if version is None else judged(self.store.load(version))
 
     def close(self, pane: int, rows: slice, matured_rows: slice) -> bool:
         """Closes the pane with its rows, then decides the pane that lies the horizon back, and answers its request.
@@ -152,20 +153,36 @@ def replay(config: Config, rows: Rows, days: int) -> tuple[Replay, NDArray[np.fl
     last_pane = min(int(rows.pane[-1]), made.first_pane + days * DAY_MS // config.windows.pane_ms - 1)
     starts = np.searchsorted(rows.pane, np.arange(made.first_pane, last_pane + 2)).tolist()
     p = rows.score[: starts[-1]].copy()
-    served: ServedMap | None = None
+    served: JudgedMap | None = None
     for i, pane in enumerate(range(made.first_pane, last_pane + 1)):
         of_pane = slice(starts[i], starts[i + 1])
         if served is not None:
-            p[of_pane] = serve(config, served, rows, of_pane)
+            p[of_pane] = serve(served, rows, of_pane)
         back = max(i - made.decider.horizon_panes, 0)
         if made.close(pane, of_pane, slice(starts[back], starts[back + 1])):
             served = made.served()
     return made, p
 
 
-def serve(config: Config, served: ServedMap, rows: Rows, chosen: slice) -> NDArray[np.float64]:
+def serve(judged_map: JudgedMap, rows: Rows, chosen: slice) -> NDArray[np.float64]:
     """What the map gives for the rows of one pane."""
-    return served.apply(rows.score[chosen], rows.place[chosen], rows.values)
+    place, values = rows.place[chosen], rows.values
+    if judged_map.derived is not None:
+        place, values = judged_map.derived.extend(place, values, rows.pane[chosen])
+    return judged_map.served.apply(rows.score[chosen], place, values)
+
+
+def chosen_things(reports: list[RefitReport]) -> dict[str, int]:
+    """In how many structure refits each thing was on, or a configured family off."""
+    found: Counter[str] = Counter()
+    for report in reports:
+        choices = report.choices
+        if choices is not None:
+            found[f"rung {choices.rung}"] += 1
+            found.update(f"{name} off" for name in choices.families_off)
+            found.update(figure.name for figure in choices.figures if figure.on and figure.name.split()[0] in _ASKED)
+            found["certified"] += report.certificate is not None and report.certificate.certified
+    return dict(sorted(found.items()))
 
 
 def quality(rows: Rows, p: NDArray[np.float64]) -> dict[str, float]:
@@ -201,6 +218,7 @@ def main(
         "raw": raw,
         "calibrated": calibrated,
         "refits": dict(outcomes),
+        "chosen": chosen_things(made.reports),
         "seconds": seconds,
         "seconds_a_refit": float(np.mean(made.refit_seconds)),
         "slowest_refit_seconds": float(np.max(made.refit_seconds)),
@@ -211,6 +229,7 @@ def main(
     console = Console()
     console.print(table)
     console.print(f"refits: {dict(outcomes)}; {seconds:.0f} s in all, {measured['seconds_a_refit']:.3f} s a refit")
+    console.print(f"chosen: {measured['chosen']}")
     if json_file is not None:
         ratios = {"log_loss_of_raw": calibrated["log_loss"] / raw["log_loss"]}
         json_file.write_text(json.dumps({"measured": measured, "ratios": ratios, "goals": {}}, indent=1))
