@@ -11,14 +11,8 @@ from scipy.special import expit, logit
 
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.canonical import canonical_json
-from stream_calib.snapshot.model import (
-    BaseMapDocument,
-    FamilyDocument,
-    OffsetDocument,
-    ReferenceDocument,
-    StructureSnapshot,
-    version_of,
-)
+from stream_calib.snapshot.map_documents import BaseMapDocument, FamilyDocument, OffsetDocument
+from stream_calib.snapshot.model import ReferenceDocument, StructureSnapshot, version_of
 from stream_calib.snapshot.report import GateReport
 from stream_calib.windows.state_store import Commit, StateStore
 

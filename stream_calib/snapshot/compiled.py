@@ -98,17 +98,6 @@ def map_parts(attributes: Sequence[str], document: MapDocument, level: float) ->
         raise DamagedSnapshotError(f"snapshot documents do not make a map: {error}") from error
 
 
-def build_map(
-    attributes: Sequence[str],
-    base: BaseMapDocument,
-    families: Sequence[FamilyDocument],
-    level: float,
-    p_min: float,
-) -> ServedMap:
-    """The map without slopes and patches of these documents. Raises DamagedSnapshotError where they make none."""
-    return ServedMap(map_parts(attributes, MapDocument(base=base, families=tuple(families), p_min=p_min), level))
-
-
 def compile_snapshot(resolved: ResolvedSnapshot) -> ServedMap:
     """The map that a version serves. Raises DamagedSnapshotError where its documents do not make one."""
     structure = resolved.structure

@@ -17,10 +17,7 @@ from stream_calib.errors import DamagedSnapshotError, StreamCalibError
 from stream_calib.snapshot.canonical import sha256_hex
 from stream_calib.snapshot.document import Document
 from stream_calib.snapshot.fit_documents import CertificateDocument, ChoicesDocument, DerivedDocument
-from stream_calib.snapshot.map_documents import BaseMapDocument as BaseMapDocument
-from stream_calib.snapshot.map_documents import FamilyDocument as FamilyDocument
 from stream_calib.snapshot.map_documents import MapDocument
-from stream_calib.snapshot.map_documents import OffsetDocument as OffsetDocument
 from stream_calib.snapshot.report import GateReport
 
 

@@ -10,15 +10,8 @@ from stream_calib.calibration.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.compiled import compile_snapshot
-from stream_calib.snapshot.model import (
-    FamilyDocument,
-    OffsetDocument,
-    StructureSnapshot,
-    decode_snapshot,
-    resolve,
-    sequence_of,
-    version_of,
-)
+from stream_calib.snapshot.map_documents import FamilyDocument, OffsetDocument
+from stream_calib.snapshot.model import StructureSnapshot, decode_snapshot, resolve, sequence_of, version_of
 from stream_calib.windows.redis_state import RedisState
 from stream_calib.windows.state_store import Commit
 from tests.unit.snapshot.documents import structure

@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from stream_calib.snapshot.decision_log import Request
-from stream_calib.snapshot.model import (
-    BaseMapDocument,
-    FamilyDocument,
-    LevelSnapshot,
-    OffsetDocument,
-    PsiGroupDocument,
-    ReferenceDocument,
-    StructureSnapshot,
-)
+from stream_calib.snapshot.map_documents import BaseMapDocument, FamilyDocument, OffsetDocument
+from stream_calib.snapshot.model import LevelSnapshot, PsiGroupDocument, ReferenceDocument, StructureSnapshot
 from stream_calib.snapshot.report import GateReport, RefitReport
 
 GATE = GateReport(
