@@ -24,6 +24,9 @@ Strategy = Literal["quantile", "uniform", "information"]
 _PLATT_GROUPS = 1000
 """Groups of equal weight on which the Platt fit behind "information" is made."""
 
+_ROUNDING = 1e-9
+"""Share of the total by which sums may differ, with the order in which they are taken, and mean the same."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreGroups:
@@ -137,7 +140,7 @@ def _equal_parts(counts: Counts, weight: NDArray[np.float64], n_groups: int) -> 
         middle = (first + end) / 2
     else:
         middle = (np.where(first > 0, cumulative[first - 1], 0.0) + cumulative[end - 1]) / 2
-    starts = np.unique(np.append(0, np.where(middle >= wanted, first, end)))
+    starts = np.unique(np.append(0, np.where(middle >= wanted - _ROUNDING * total, first, end)))
     return starts[starts < len(score)]
 
 
