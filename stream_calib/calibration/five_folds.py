@@ -71,8 +71,9 @@ def choose_by_folds(
     3. a family is shrunk firmly where that helps, likewise;
     4. a family goes off where it harms, the one that harms most first, while any does.
 
-    Within a step, what did not pay once is not tried again. Harm is judged last because what a slope or a firmer ridge cures is none of the family's doing. `p_min`, `n_groups`
-    and `prior_strength` are those of the base maps (ladder.py).
+    Within a step, what did not pay once is not tried again. Harm is judged last because what a slope or a firmer ridge
+    cures is none of the family's doing. `p_min`, `n_groups` and `prior_strength` are those of the base maps
+    (ladder.py).
 
     Raises LengthMismatchError where folds have other signatures, FitError for fewer than 2 folds or one without
     labelled rows, and what a GIRB fit to all folds but one raises (as OneClassError).

@@ -54,6 +54,7 @@ class Runs:
         self._distance = distance if any(block.slope for block in blocks) else None
         self._nearest, self._farthest = distance[starts], distance[starts + self._lengths - 1]
         self.rows = np.add.reduceat(labelled, starts)
+        self.rows_apart = np.add.reduceat(labelled * distance, starts)
         self._positives = np.add.reduceat(positives, starts)
         self._positives_apart = np.add.reduceat(positives * distance, starts)
 
@@ -102,6 +103,10 @@ class Runs:
             np.exp(moved, out=moved)
         moved += 1.0
         return np.reciprocal(moved, out=moved)
+
+    def expected(self, parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Positives (m,) that the fit expects in each run."""
+        return np.add.reduceat(self._labelled * self.probability(parameters), self._starts)
 
     def residuals_and_moments(self, parameters: NDArray[np.float64]) -> tuple[NDArray[np.float64], Moments]:
         """Gradient (parameters,) of the log-likelihood, and the curvature at the parameters."""
