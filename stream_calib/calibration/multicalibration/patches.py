@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from stream_calib.calibration.map_parts import PatchRound
 from stream_calib.calibration.multicalibration.audit import FamilyAudit
+from stream_calib.calibration.multicalibration.chernoff_bounds import divergence
 from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.calibration.rounding import round_significant
 
@@ -32,21 +33,24 @@ def propose_round(
     """The family's cells whose patches promise the largest fall of the mean squared error; None where none is due.
 
     A cell is patched where its mass is at least gamma of `total_rows`, its group has `min_group_rows`, its residual is
-    beyond the interval's alpha, and beyond what the largest of as many residuals would show by noise alone:
-    sqrt(2 ln m) standard deviations, m the number of cells that could have been patched in all families (Donoho,
-    Johnstone, "Ideal spatial adaptation by wavelet shrinkage", 1994, section 2.2). Without that a calibrated map would
-    be patched wherever noise exceeds alpha. Shifts are shrunk by their own noise.
+    beyond the interval's alpha, and beyond what the largest of as many residuals would show by noise alone: n KL(rate
+    of positives, mean f) > ln m, m the number of cells that could have been patched in all families. Near the normal
+    law that is sqrt(2 ln m) standard deviations (Donoho, Johnstone, "Ideal spatial adaptation by wavelet shrinkage",
+    1994, section 2.2); Chernoff's exponent in place of the square keeps it so for rare events, whose noise is skewed.
+    Without it a calibrated map would be patched wherever noise exceeds alpha. Shifts are shrunk by their own noise.
 
     `largest_unit`: most rows (or weight) of one unit; noise is that of whole units (1 where every row is one).
     """
     looks = [_can_be_patched(found, total_rows, target, min_group_rows) for found in audits]
-    threshold = 2.0 * float(np.log(max(2, sum(int(look.sum()) for look in looks))))
+    threshold = float(np.log(max(2, sum(int(look.sum()) for look in looks))))
     best, best_fall = None, 0.0
     for found, look in zip(audits, looks, strict=True):
-        residual = found.residual
-        rows = np.where(look, found.rows, 1.0)
+        residual, rows = found.residual, np.where(look, found.rows, 1.0)
         noise = largest_unit * found.variance / rows**2
-        due = look & (np.abs(residual) > target.alpha) & (residual**2 > threshold * noise)
+        rate, report = (
+            np.where(look, np.clip(sums / rows, 0.0, 1.0), 0.0) for sums in (found.positives, found.expected)
+        )
+        due = look & (np.abs(residual) > target.alpha) & (rows * divergence(rate, report) > threshold * largest_unit)
         shift = round_significant(np.where(due, shrunk_shift(residual, noise), 0.0))
         # Of the lemma: shifting by s lowers the potential by mu (r^2 - (r - s)^2); s is the best guess of r.
         fall = float((found.rows * shift**2).sum())
