@@ -32,6 +32,16 @@ class SignatureTables:
 
     def of(self, signatures: Sequence[Signature]) -> NDArray[np.float64]:
         """(s, 402, 2) tables of s signatures."""
+        table = self.projected_start(self.log_odds(signatures))
+        for number in range(len(self._rounds)):
+            row = self.rows_of_round(number, signatures)
+            touched = np.flatnonzero(row)
+            if len(touched):
+                table[touched] = self.increasing(self.patched(table[touched], number, row[touched]))
+        return table
+
+    def log_odds(self, signatures: Sequence[Signature]) -> NDArray[np.float64]:
+        """(s, 402, 2) the definition's u: base map, offsets, level and slopes."""
         shift, slope = np.zeros((2, len(signatures)))
         for family in self._families:
             row = family.rows.of(signatures)
@@ -42,13 +52,7 @@ class SignatureTables:
         sloped = np.flatnonzero(slope)
         if len(sloped):
             log_odds[sloped] += slope[sloped, None, None] * (EDGES - self.parts.slope_centre)
-        table = self.projected_start(log_odds)
-        for patches in self._rounds:
-            row = patches.rows.of(signatures)
-            touched = np.flatnonzero(row)
-            if len(touched):
-                table[touched] = self.increasing(self.patched(table[touched], patches, row[touched]))
-        return table
+        return log_odds
 
     def unprojected_start(self, log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
         """Step 1 of the definition without the projection: tables of the sums u, given as (s, 402, 2)."""
@@ -64,8 +68,13 @@ class SignatureTables:
             limited[falling] = logit(self._project(expit(limited[falling])))
         return self.unprojected_start(limited)
 
-    def patched(self, table: NDArray[np.float64], patches: _RoundRows, row: NDArray[np.intp]) -> NDArray[np.float64]:
-        """The tables plus the shifts of a round, limited: step 2 before the projection. `row` (s,): of each one."""
+    def rows_of_round(self, number: int, signatures: Sequence[Signature]) -> NDArray[np.intp]:
+        """(s,) row of each signature's shifts in a round; 0 where it is in no patched group."""
+        return self._rounds[number].rows.of(signatures)
+
+    def patched(self, table: NDArray[np.float64], number: int, row: NDArray[np.intp]) -> NDArray[np.float64]:
+        """The tables plus the shifts of a round, limited: step 2 before the projection. `row`: see `rows_of_round`."""
+        patches = self._rounds[number]
         centre = (table[:, :, 0] + table[:, :, 1]) / 2
         interval = np.searchsorted(patches.inner_edges, centre, side="right")
         shift = patches.shifts.reshape(-1)[row[:, None] * patches.shifts.shape[1] + interval]
@@ -76,9 +85,15 @@ class SignatureTables:
         """Patched tables after the projection and the strict slope: the rest of step 2."""
         falling = np.flatnonzero(_falls(table))
         if len(falling):
+            table = table.copy()
             table[falling] = self._project(table[falling])
+        return self.strict(table)
+
+    def strict(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Patched tables that do not decrease, after the strict slope."""
         p_min = self.parts.p_min
-        return np.clip(table + (self.parts.base.strict_slope * EDGES) * (table * (1 - table)), p_min, 1 - p_min)
+        sloped = table + (self.parts.base.strict_slope * EDGES) * (table * (1 - table))
+        return np.clip(sloped, p_min, 1 - p_min)
 
     def _project(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         # Here, because it takes a tenth of a second to import, and few maps need it.
