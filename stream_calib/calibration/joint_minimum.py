@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from stream_calib.calibration.joint_runs import Moments, Runs
 from stream_calib.errors import FitError
 
+MOST_STEPS = 200
+"""Newton steps after which a fit is given up; six or seven are usual."""
 _ROUNDING = 1e-15
 """Gradients below this share of the rows are rounding."""
 _STEP_ACCURACY = 0.01
@@ -16,13 +18,13 @@ _MOST_INNER_STEPS = 2_000
 
 
 def find_minimum(
-    runs: Runs, ridge: NDArray[np.float64], start: NDArray[np.float64], *, tolerance: float, max_rounds: int = 200
+    runs: Runs, ridge: NDArray[np.float64], start: NDArray[np.float64], *, tolerance: float
 ) -> NDArray[np.float64]:
     """Parameters (parameters,) that minimise log-loss + the sum of ridge / 2 x parameter^2.
 
     `ridge` (parameters,) > 0 makes that strictly convex; what is returned lies within `tolerance` (Euclidean) of the
     minimum: the gradient is at most the smallest ridge x `tolerance`, or at most rounding for more than about 10^10
-    rows. Raises FitError where `max_rounds` Newton steps do not get there.
+    rows. Raises FitError where MOST_STEPS Newton steps do not get there.
 
     Each step is solved by conjugate gradients. A step that would move a cell by r is shortened to ln(1 + r) / r of it,
     so each one gains (Bach, "Self-concordant analysis for logistic regression", 2010, section 2). Going round family by
@@ -31,7 +33,7 @@ def find_minimum(
     """
     enough = max(float(ridge.min(initial=np.inf)) * tolerance, _ROUNDING * float(runs.rows.sum()))
     parameters: NDArray[np.float64] = start.copy()
-    for _ in range(max_rounds):
+    for _ in range(MOST_STEPS):
         gradient, moments = runs.residuals_and_moments(parameters)
         gradient -= ridge * parameters
         left = _length(gradient)
@@ -41,7 +43,7 @@ def find_minimum(
         farthest = runs.farthest(step)
         parameters += step * (np.log1p(farthest) / farthest if farthest > 0 else 1.0)
     raise FitError(
-        f"offsets have a gradient of {left:.2g} after {max_rounds} rounds; raise the ridge {float(ridge.min()):g}"
+        f"offsets have a gradient of {left:.2g} after {MOST_STEPS} Newton steps; raise the ridge {float(ridge.min()):g}"
     )
 
 

@@ -20,6 +20,8 @@ SIGNATURES = [(f"a{i}", f"b{j}") for i in range(5) for j in range(3)]
 FAMILIES = [make_family(rule, SIGNATURES) for rule in families_up_to(2, ["a", "b"])]
 """a (5 groups), b (3), a & b (15)."""
 IDENTITY = BaseMap(EDGE_LOG_ODDS, expit(EDGE_LOG_ODDS), 1e-6, 0.0)
+IDENTITY_LOG_ODDS = IDENTITY.log_odds_at(CENTRE_LOG_ODDS)
+"""(402,) at the bins' centres: the centres but for 1e-4, as the map is linear in the probability between edges."""
 
 
 def world(seed: int, cells: int = 400, decayed: bool = True) -> LabelledCells:
