@@ -14,6 +14,8 @@ from stream_calib.calibration.signature_tables import SignatureTables
 
 _COMPILED_AT_ONCE = 256
 """Signatures, so that what is worked on (1.6 MB a column) stays near the processor."""
+_ROWS_AT_ONCE = 32_768
+"""Scores, for the same reason."""
 
 
 class ServedMap:
@@ -48,11 +50,12 @@ class ServedMap:
         `signature_index` (n,): each score's place in `signatures`. Non-decreasing in the score within a signature, and
         increasing at the grid's edges where the base map is strict.
         """
-        grid_bin, position = locate(np.ascontiguousarray(score))
         result = np.empty(len(score), dtype=np.float64)
-        for rows, lower, upper in self._gather(grid_bin, signature_index, signatures):
+        for rows, first_cell in self._compiled_parts(signature_index, signatures):
+            grid_bin, position = locate(np.ascontiguousarray(score[rows]))
+            lower, upper = self._gather(first_cell + grid_bin)
             # Rounding may carry lower + 1.0 * (upper - lower) past upper, which is where the next bin begins.
-            result[rows] = np.minimum(lower + position[rows] * (upper - lower), upper)
+            result[rows] = np.minimum(lower + position * (upper - lower), upper)
         return result
 
     def at_centres(
@@ -60,25 +63,39 @@ class ServedMap:
     ) -> NDArray[np.float64]:
         """Probabilities (k,) at the centres of grid bins (k,): the mean of the values at the edges."""
         result = np.empty(len(grid_bin), dtype=np.float64)
-        for rows, lower, upper in self._gather(grid_bin, signature_index, signatures):
+        for rows, first_cell in self._compiled_parts(signature_index, signatures):
+            lower, upper = self._gather(first_cell + grid_bin[rows])
             result[rows] = (lower + upper) / 2
         return result
 
-    def _gather(
-        self, grid_bin: NDArray[np.integer], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
-    ) -> Iterator[tuple[slice | NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]]:
-        """Values at the lower and upper edges, for parts of the rows (one part unless signatures are too many)."""
-        used = np.flatnonzero(np.bincount(signature_index, minlength=len(signatures)))
+    def _gather(self, cell: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Values at the lower and at the upper edges."""
+        # A pair of neighbouring floats read as one complex number: one gather in place of two.
+        pair = self._tables.reshape(-1).view(np.complex128)[cell]
+        return pair.real, pair.imag
+
+    def _compiled_parts(
+        self, signature_index: NDArray[np.intp], signatures: Sequence[Signature]
+    ) -> Iterator[tuple[slice | NDArray[np.intp], NDArray[np.int64]]]:
+        """Parts of the rows whose tables are all held, and where in these the table of each row begins."""
+        if not len(signature_index):
+            return
+        if len(signatures) == 1:
+            used = np.zeros(1, dtype=np.intp)
+        else:
+            used = np.flatnonzero(np.bincount(signature_index, minlength=len(signatures)))
+        begin = np.full(len(signatures), -1, dtype=np.int64)
         for start in range(0, len(used), self._max_compiled):
             part = used[start : start + self._max_compiled]
-            slot = np.full(len(signatures), -1, dtype=np.int64)
-            slot[part] = self._compile([signatures[i] for i in part.tolist()])
-            row_slot = slot[signature_index]
-            rows = slice(None) if len(part) == len(used) else row_slot >= 0
-            cell = row_slot[rows] * N_BINS + grid_bin[rows]
-            # A pair of neighbouring floats read as one complex number: one gather in place of two.
-            pair = self._tables.reshape(-1).view(np.complex128)[cell]
-            yield rows, pair.real, pair.imag
+            begin[part] = np.multiply(self._compile([signatures[i] for i in part.tolist()]), N_BINS)
+            if len(part) < len(used):
+                rows = np.flatnonzero(begin[signature_index] >= 0)
+                yield rows, begin[signature_index[rows]]
+                begin[part] = -1
+                continue
+            for first in range(0, len(signature_index), _ROWS_AT_ONCE):
+                several = slice(first, first + _ROWS_AT_ONCE)
+                yield several, begin[signature_index[several]]
 
     def _compile(self, signatures: list[Signature]) -> list[int]:
         """Slots of the tables of at most `max_compiled` signatures, which are all in the table when this returns."""
