@@ -42,9 +42,11 @@ def test_one_class_gives_a_finite_fit(positives: float) -> None:
     assert abs(expit(fit.log_odds_at(np.array([-1.0]))[0]) - positives / 40) < 0.03
 
 
-def test_one_distinct_value_is_fitted_at_that_value() -> None:
-    fit = fit_platt(np.array([10.0]), np.array([1e6]), np.array([2.5e5]))
-    assert expit(fit.log_odds_at(np.array([10.0])))[0] == pytest.approx(0.25, abs=1e-4)
+@pytest.mark.parametrize("value", [10.0, -2.1, 0.1])
+def test_one_distinct_value_gives_its_rate_everywhere(value: float) -> None:
+    fit = fit_platt(np.full(3, value), np.array([1e6, 7.0, 1e3]), np.array([2.5e5, 1.0, 300.0]))
+    assert fit.slope == pytest.approx(0, abs=1e-9)
+    assert expit(fit.intercept) == pytest.approx(250_301 / 1_001_007, abs=1e-5)
 
 
 def test_extreme_scores_and_a_rare_class_converge() -> None:

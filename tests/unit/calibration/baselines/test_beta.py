@@ -34,9 +34,10 @@ def test_recovers_a_beta_law() -> None:
     label = rng.random(n) < 0.4
     score = np.where(label, rng.beta(3.0, 1.5, n), rng.beta(1.2, 2.5, n))
     fitted = BetaCalibration().fit(score, label)
-    # Beta densities' ratio: s^(3 - 1.2) (1 - s)^(1.5 - 2.5); six standard errors of this many rows.
-    assert fitted.a_ == pytest.approx(1.8, abs=0.04)
-    assert fitted.b_ == pytest.approx(1.0, abs=0.04)
+    # Beta densities' ratio: s^(3 - 1.2) (1 - s)^(1.5 - 2.5).
+    # Standard errors for so many rows, over 20 seeds: .019 and .015.
+    assert fitted.a_ == pytest.approx(1.8, abs=0.08)
+    assert fitted.b_ == pytest.approx(1.0, abs=0.06)
 
 
 rows = st.lists(st.tuples(st.integers(1, 39), st.booleans()), min_size=4, max_size=80).filter(

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import isotonic_regression
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
@@ -82,8 +83,9 @@ class TestCentered:
         assert fitted.log_odds[-1] <= log_odds(score).max() + 1e-10
 
     def test_blocks_that_are_equal_are_one(self) -> None:
-        # .1 + .2 = .3 in tenths: means of three blocks that running sums would tell apart by rounding.
-        score = np.repeat([0.2, 0.3, 0.4, 0.5, 0.6], [10, 30, 20, 10, 10])
-        label = np.concatenate([np.arange(m) < 0.3 * m - 1e-9 for m in (10, 30, 20, 10, 10)])
-        fitted = CenteredIsotonic().fit(score, label)
-        assert fitted.base_map_.value.tolist() == [0.3]
+        # 56 of 105 and 8 of 15: the running means of pool-adjacent-violators differ in the last digit.
+        n, k = np.array([14, 21, 21, 5, 25, 19, 6, 9]), np.array([9, 20, 14, 2, 1, 10, 4, 4])
+        assert len(isotonic_regression(k / n, weights=n).blocks) == 3
+        label = np.repeat(np.tile([1, 0], 8), np.stack([k, n - k], axis=1).ravel())
+        fitted = CenteredIsotonic().fit(np.repeat(np.arange(1, 9) / 10, n), label)
+        np.testing.assert_allclose(fitted.base_map_.value, [8 / 15], rtol=1e-11)
