@@ -1,0 +1,255 @@
+"""The estimator: parts that no unit shares, what it serves, what it says, what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from sklearn.base import clone
+
+from stream_calib.calibration.metrics.log_loss import log_loss
+from stream_calib.calibration.multicalibrator import Multicalibrator
+from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.unit_roles import (
+    AUDIT_BUCKETS,
+    CERTIFICATE_BUCKETS,
+    FIT_BUCKETS,
+    HELD_OUT_BUCKETS,
+    in_buckets,
+    unit_parts,
+)
+from stream_calib.errors import (
+    ConfigurationError,
+    FitError,
+    LengthMismatchError,
+    NonFiniteInputError,
+    OneClassError,
+    ScoreRangeError,
+    StreamCalibError,
+    TooFewPositivesError,
+    TooFewRowsError,
+    WeightError,
+)
+
+Columns = dict[str, list[str]]
+
+
+def rows_of(n: int, seed: int, bump: float = 0.0) -> tuple[NDArray[Any], NDArray[Any], Columns, NDArray[Any]]:
+    """Scores, labels, attributes and truths: offsets of countries and devices, and where `bump` is not 0 a residual of
+    one device at probabilities of .3 to .7, which offsets cannot express."""
+    random = np.random.default_rng(seed)
+    score = expit(random.normal(-0.5, 1.2, n))
+    country, device = random.integers(0, 5, n), random.integers(0, 2, n)
+    truth = expit(logit(score) + np.array([0.8, -0.6, 0.3, 0.0, -0.2])[country] + np.array([0.0, 0.3])[device])
+    truth = np.where((device == 1) & (truth > 0.3) & (truth < 0.7), truth + bump, truth)
+    label = (random.random(n) < truth).astype(int)
+    attributes = {"country": [f"c{i}" for i in country], "device": [f"d{i}" for i in device]}
+    return score, label, attributes, truth
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Multicalibrator:
+    score, label, attributes, _ = rows_of(60_000, 1)
+    return Multicalibrator().fit(score, label, attributes)
+
+
+def test_served_probabilities_are_near_the_truth_and_parts_and_map_agree(fitted: Multicalibrator) -> None:
+    score, label, attributes, truth = rows_of(50_000, 2)
+    served = fitted.predict(score, attributes)
+
+    assert np.sqrt(((served - truth) ** 2).mean()) < 0.012 < np.sqrt(((score - truth) ** 2).mean())
+    signatures = list(zip(attributes["country"], attributes["device"], strict=True))
+    again = ServedMap(fitted.parts_).apply(score, np.arange(len(score)), signatures)
+    np.testing.assert_array_equal(served, again)
+    assert log_loss(label, served) < log_loss(label, score) - 0.02
+
+
+def test_held_out_losses_are_those_of_the_held_out_buckets(fitted: Multicalibrator) -> None:
+    score, label, attributes, _ = rows_of(60_000, 1)
+    held = in_buckets(unit_parts(None, len(score), 0)[1], HELD_OUT_BUCKETS)
+    reported = fitted.held_out_
+
+    assert reported is not None
+    assert reported.rows == held.sum()
+    assert reported.raw_log_loss == pytest.approx(log_loss(label[held], score[held]), rel=1e-12)
+    assert reported.log_loss == pytest.approx(log_loss(label[held], fitted.predict(score, attributes)[held]), rel=1e-12)
+    assert reported.raw_brier == pytest.approx(((label - score)[held] ** 2).mean(), rel=1e-12)
+    assert reported.brier < reported.raw_brier
+
+
+def test_what_is_held_out_changes_nothing_else() -> None:
+    score, label, attributes, _ = rows_of(6_000, 3)
+    held = in_buckets(unit_parts(None, len(score), 0)[1], HELD_OUT_BUCKETS)
+    other = np.where(held, 1 - label, label)
+    one, two = (Multicalibrator().fit(score, labels, attributes) for labels in (label, other))
+    np.testing.assert_array_equal(one.predict(score, attributes), two.predict(score, attributes))
+    assert one.certificate_.alpha_claimed == two.certificate_.alpha_claimed
+    assert one.held_out_ != two.held_out_
+
+
+def test_a_residual_that_offsets_cannot_express_is_patched() -> None:
+    score, label, attributes, truth = rows_of(400_000, 4, bump=0.25)
+    made = Multicalibrator(gamma=0.1, alpha_abs=0.05, alpha_rel=0.0).fit(score, label, attributes)
+
+    assert made.result_.confirmable
+    assert made.parts_.rounds
+    unpatched = ServedMap(replace(made.parts_, rounds=()))
+    signatures = list(zip(attributes["country"], attributes["device"], strict=True))
+    before = unpatched.apply(score, np.arange(len(score)), signatures)
+    served = made.predict(score, attributes)
+    assert ((served - truth) ** 2).mean() < 0.9 * ((before - truth) ** 2).mean()
+    text = made.summary()
+    assert "patches             confirmed" in text
+    assert "1. accepted: " in text
+
+
+def test_the_summary_shows_choice_patches_certificate_and_losses(fitted: Multicalibrator) -> None:
+    lines = fitted.summary().splitlines()
+    assert lines[0] == f"base map, offsets   {fitted.chosen_.configuration.name}"
+    assert lines[1] == "patches             none: no residual beyond its alpha and beyond noise"
+    assert lines[3].startswith(f"certificate         {fitted.certificate_.status}, on ")
+    assert f"{fitted.certificate_.alpha_claimed:.4f}" in lines[4]
+    assert lines[5].split() == ["worst", "cells", "rows", "residual", "+-", "alpha"]
+    assert lines[6].startswith(fitted.certificate_.cell_name(0))
+    assert lines[-1].split()[:2] == ["Brier", "score"]
+    assert max(map(len, lines)) <= 110
+
+
+def test_intersections_and_predicates_are_families() -> None:
+    score, label, attributes, _ = rows_of(4_000, 5)
+    made = Multicalibrator(intersections=[["country", "device"]], predicates={"abroad": {"country": ["c1", "c2"]}}).fit(
+        score, label, attributes
+    )
+    names = {family.rule.name for family in made.certificate_.families}
+    assert names == {"all", "country", "device", "country & device", "abroad"}
+    deep = Multicalibrator(depth=2).fit(score, label, attributes)
+    assert {family.rule.name for family in deep.certificate_.families} == names - {"abroad"}
+
+
+def test_unseen_values_are_served_by_the_other_groups(fitted: Multicalibrator) -> None:
+    score = np.array([0.2, 0.5])
+    new = fitted.predict(score, {"device": ["d1", "d1"], "country": ["new", "new"]})
+    expected = {r.rule.name: dict(r.offsets) for r in fitted.parts_.families}
+    known = fitted.predict(score, {"country": ["c0", "c0"], "device": ["d1", "d1"]})
+    difference = logit(known) - logit(new)
+    np.testing.assert_allclose(difference, expected["country"][("c0",)], atol=0.02)
+
+
+def test_the_order_of_rows_with_ids_and_of_columns_changes_no_bit() -> None:
+    score, label, attributes, _ = rows_of(4_000, 6)
+    ids = np.array([f"u{i}" for i in range(len(score))])
+    order = np.random.default_rng(1).permutation(len(score))
+    shuffled = {name: [attributes[name][i] for i in order] for name in attributes}
+
+    one = Multicalibrator().fit(score, label, attributes, unit_ids=ids)
+    two = Multicalibrator().fit(score[order], label[order], shuffled, unit_ids=ids[order])
+
+    np.testing.assert_array_equal(one.predict(score, attributes), two.predict(score, attributes))
+    assert one.certificate_.alpha_claimed == two.certificate_.alpha_claimed
+
+
+def test_rows_of_one_unit_widen_the_certificate() -> None:
+    score, label, attributes, _ = rows_of(6_000, 7)
+    alone = Multicalibrator(gamma=0.2).fit(score, label, attributes, unit_ids=np.arange(6_000))
+    threes = Multicalibrator(gamma=0.2).fit(score, label, attributes, unit_ids=np.arange(6_000) // 3)
+    assert threes.certificate_.detectable_alpha > alone.certificate_.detectable_alpha * 1.2
+
+
+def test_weights_are_rows_that_occur_more_often() -> None:
+    score, label, attributes, _ = rows_of(3_000, 8)
+    ids = np.arange(3_000)
+    twice = [np.repeat(column, 2) for column in (score, label, ids)]
+    columns = {name: np.repeat(values, 2).tolist() for name, values in attributes.items()}
+    weighted = Multicalibrator().fit(score, label, attributes, unit_ids=ids, sample_weight=np.full(3_000, 2.0))
+    repeated = Multicalibrator().fit(twice[0], twice[1], columns, unit_ids=twice[2])
+    np.testing.assert_array_equal(weighted.predict(score, attributes), repeated.predict(score, attributes))
+    assert weighted.certificate_.alpha_claimed == repeated.certificate_.alpha_claimed
+
+
+def test_parameters_are_those_of_an_estimator() -> None:
+    made = Multicalibrator(gamma=0.05, depth=2, seed=3)
+    assert clone(made).get_params() == made.get_params()
+    assert made.set_params(depth=1).depth == 1
+    with pytest.raises(Exception, match="not fitted yet"):
+        made.predict([0.5], {"country": ["c0"]})
+
+
+Rows = dict[str, Any]
+
+
+def _set(name: str, value: Any) -> Callable[[Rows], None]:
+    return lambda rows: rows.__setitem__(name, value)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "change", "error", "message"),
+    [
+        ({}, _set("labels", np.zeros(2_000)), OneClassError, "labels in the fit buckets are 0"),
+        ({}, _set("labels", np.arange(2_000) == 3), OneClassError, "both classes are needed"),
+        (
+            {"min_rows": 5_000},
+            _set("labels", np.arange(2_000) % 2),
+            TooFewRowsError,
+            "in the 12 fit buckets of 20; 5000",
+        ),
+        ({}, _set("labels", (np.arange(2_000) < 5).astype(int)), TooFewPositivesError, "10 of each class are needed"),
+        ({}, _set("labels", np.ones(5)), LengthMismatchError, r"labels \(5,\)"),
+        ({}, _set("labels", np.full(2_000, 2)), FitError, "labels must be 0 or 1"),
+        ({}, _set("labels", np.full(2_000, np.nan)), NonFiniteInputError, "labels are NaN or infinite"),
+        ({}, _set("scores", np.full(2_000, 1.5)), ScoreRangeError, r"outside \[0, 1\]"),
+        ({}, _set("attributes", {}), ConfigurationError, "no attributes"),
+        ({}, _set("attributes", {"country": ["a"]}), LengthMismatchError, "attribute 'country' has 1 values for 2000"),
+        ({}, _set("attributes", {"country": [None] * 2_000}), FitError, "has the value None; values are text"),
+        ({}, _set("unit_ids", np.arange(3)), LengthMismatchError, r"unit ids \(3,\) for 2000 rows"),
+        ({}, _set("unit_ids", np.full(2_000, 0.5)), FitError, "give text or whole numbers"),
+        ({}, _set("sample_weight", np.full(2_000, -1.0)), WeightError, "weights must be 0 or more"),
+        ({}, _set("sample_weight", np.zeros(2_000)), WeightError, "not all of them 0"),
+        ({}, _set("sample_weight", np.full(2_000, np.inf)), NonFiniteInputError, "weights are NaN or infinite"),
+        ({"gamma": 0.0}, _set("unit_ids", None), ConfigurationError, "gamma = 0"),
+        ({"depth": 0}, _set("unit_ids", None), ConfigurationError, "depth = 0"),
+        ({"seed": -1}, _set("unit_ids", None), ConfigurationError, "seed = -1"),
+        ({"delta": 0.0}, _set("unit_ids", None), ConfigurationError, "delta = 0"),
+        ({"intersections": [["town"]]}, _set("unit_ids", None), ConfigurationError, r"unknown attributes \['town'\]"),
+    ],
+)
+def test_refusals(
+    parameters: dict[str, Any], change: Callable[[Rows], None], error: type[StreamCalibError], message: str
+) -> None:
+    score, label, attributes, _ = rows_of(2_000, 9)
+    rows: Rows = {"scores": score, "labels": label, "attributes": attributes}
+    change(rows)
+    with pytest.raises(error, match=message):
+        Multicalibrator(**parameters).fit(**rows)
+
+
+def test_predictions_are_refused_for_other_attributes_and_lengths(fitted: Multicalibrator) -> None:
+    with pytest.raises(ConfigurationError, match=r"attributes \['country'\]; the map was fitted with"):
+        fitted.predict([0.5], {"country": ["c0"]})
+    with pytest.raises(LengthMismatchError, match="attribute 'country' has 1 values for 2 rows"):
+        fitted.predict([0.5, 0.6], {"country": ["c0"], "device": ["d0", "d1"]})
+
+
+def test_buckets_are_even_independent_of_folds_and_belong_to_units() -> None:
+    for ids in (None, np.arange(40_000), np.array([f"u{i}" for i in range(40_000)])):
+        unit, bucket, fold = unit_parts(ids, 40_000, 7)
+        joint = np.bincount(bucket * 5 + fold, minlength=100)
+        # 100 cells of 400 expected: the chi square of 99 degrees exceeds 160 with probability 1e-4.
+        assert ((joint - 400) ** 2 / 400).sum() < 160
+        assert len(np.unique(unit)) == 40_000
+        other = unit_parts(ids, 40_000, 8)[1]
+        assert (other == bucket).mean() == pytest.approx(1 / 20, abs=0.006)
+    few = np.array(["b", "a", "b", "c", "a"])
+    unit, bucket, fold = unit_parts(few, 5, 0)
+    assert unit.tolist() == [1, 0, 1, 2, 0]
+    assert (bucket[0], fold[0], bucket[1], fold[1]) == (bucket[2], fold[2], bucket[4], fold[4])
+    np.testing.assert_array_equal(unit_parts(few[:2], 2, 0)[1], bucket[:2])
+
+
+def test_roles_share_all_buckets_without_overlap() -> None:
+    roles = (FIT_BUCKETS, AUDIT_BUCKETS, CERTIFICATE_BUCKETS, HELD_OUT_BUCKETS)
+    assert sorted(bucket for role in roles for bucket in role) == list(range(20))
