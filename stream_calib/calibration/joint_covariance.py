@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 
 from stream_calib.calibration.joint_runs import Moments, Runs
 
@@ -63,7 +63,8 @@ def group_covariances(
     A family's own part of the matrix is one block a group, so it is eliminated by its Schur complement (Boyd,
     Vandenberghe, "Convex optimization", 2004, appendix A.5.5), and what is left is inverted by sweeps.
     """
-    full = csr_array(curvature + coo_array((ridge, (np.arange(len(ridge)),) * 2)))
+    place = np.arange(len(ridge))
+    full = csr_array(curvature + csr_array((ridge, (place, place)), curvature.shape))
     sizes = [len(offset) + len(slope) for offset, slope in places]
     by_size = sorted(range(len(places)), key=lambda family: (sizes[family], int(places[family][0].min(initial=0))))
     core, total = list[int](), 0
