@@ -11,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -22,7 +24,9 @@ from stream_calib.errors import NoSnapshotError, RequestError, SnapshotError, St
 from stream_calib.events.contracts import ModelKey
 from stream_calib.live import BlockWriter, Calibrated, LiveCalibrator
 from stream_calib.redis_connection import connect
+from stream_calib.snapshot.fit_documents import DerivedDocument
 from stream_calib.snapshot.follower import Served
+from stream_calib.snapshot.map_documents import FamilyDocument, OffsetDocument
 from stream_calib.snapshot.served_models import Serving
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.memory import MemoryLog
@@ -87,6 +91,31 @@ def test_the_same_bits_as_calibrate(redis_client: redis.Redis, redis_url: str) -
         assert calibrator.calibrate(np.array(scores), columns).probability.tobytes() == together.probability.tobytes()
         one_by_one = [calibrator.calibrate([s], [e]).probability[0] for s, e in zip(scores[:300], events, strict=False)]
         assert np.array(one_by_one).tobytes() == together.probability[:300].tobytes()
+
+
+def test_attributes_derived_from_the_event_time(redis_client: redis.Redis, redis_url: str) -> None:
+    """Of events with a time the hour is that of their pane, in the zone; of the others it is the hour now."""
+    hours = FamilyDocument(
+        attributes=("hour_of_day",),
+        offsets=tuple(OffsetDocument(values=(f"{hour:02d}",), offset=hour / 10) for hour in range(24)),
+    )
+    derived = DerivedDocument(names=("hour_of_day",), zone="America/New_York")
+    version = publish(redis_client, families=(hours,), derived=derived, pane_ms=3_600_000)
+    a_map = map_of(redis_client, version)
+
+    def expected(*hours: str) -> list[float]:
+        signatures = [("eu", "phone", hour) for hour in hours]
+        return list(a_map.apply(np.full(len(hours), 0.3), np.arange(len(hours)), signatures))
+
+    def hour_now() -> str:
+        return datetime.now(ZoneInfo("America/New_York")).strftime("%H")
+
+    times = [1_362_132_000_000, 1_362_132_000_000 - 1, 1_362_132_000_000 + 3_600_000]  # 05:00 and around
+    with LiveCalibrator(config_of(redis_url)) as calibrator:
+        then = calibrator.calibrate([0.3] * 3, [EU_PHONE] * 3, event_times_ms=times)
+        assert then.probability.tolist() == expected("05", "04", "06")
+        before, now, after = hour_now(), calibrator.calibrate([0.3], [EU_PHONE]), hour_now()
+    assert now.probability[0] in expected(before, after)
 
 
 def test_bad_events_cost_only_themselves(redis_client: redis.Redis, calibrator: LiveCalibrator) -> None:
