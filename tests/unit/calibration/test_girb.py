@@ -5,13 +5,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.isotonic import IsotonicRegression
 
 from stream_calib.calibration import GIRB
 from stream_calib.calibration.base_map import BaseMap
-from stream_calib.calibration.grid import log_odds
+from stream_calib.calibration.grid import EDGE_LOG_ODDS, log_odds
 from stream_calib.calibration.platt import fit_platt
 from stream_calib.errors import (
     ConfigurationError,
@@ -154,7 +155,26 @@ class TestRefusals:
             GIRB(min_positives=11).fit(score, ~label)
 
     @pytest.mark.parametrize(
-        "bad", [{"n_groups": 0}, {"prior_strength": -1.0}, {"prior_centre": "score"}, {"p_min": 0.5}, {"p_min": -1.0}]
+        "bad",
+        [
+            {"n_groups": 0},
+            {"strategy": "quantiles"},
+            {"strategy": (0.8, 0.5)},
+            {"representative": "mode"},
+            {"min_group_share": -0.1},
+            {"min_group_share": 1.1},
+            {"min_group_rows": np.nan},
+            {"min_group_positives": np.inf},
+            {"prior_strength": -1.0},
+            {"prior_centre": "score"},
+            {"shape": "cubic"},
+            {"end_slopes": (1.0, 0.5)},
+            {"end_slopes": (-1.0, 0.5)},
+            {"end_slopes": (0.5,)},
+            {"end_slopes": (0.5, np.inf)},
+            {"p_min": 0.5},
+            {"p_min": -1.0},
+        ],
     )
     def test_parameters_without_sense(self, bad: dict[str, Any]) -> None:
         with pytest.raises(ConfigurationError, match=next(iter(bad))):
@@ -204,6 +224,106 @@ class TestPrior:
         with_0 = GIRB(prior_strength=0.0).fit(TIED_SCORES, TIED_LABELS)
         without = GIRB(prior_centre=None).fit(TIED_SCORES, TIED_LABELS)
         assert with_0.base_map().to_lists() == without.base_map().to_lists()
+
+
+class TestGroups:
+    def test_business_edges_are_fitted_to_each_part(self) -> None:
+        score = np.repeat([0.1, 0.3, 0.6, 0.7, 0.9], 10)
+        label = np.concatenate([np.arange(10) < k for k in (0, 2, 4, 6, 9)])
+        fitted = GIRB(strategy=(0.5, 0.8), shape="step", **PLAIN).fit(score, label)
+        np.testing.assert_allclose(fitted.predict([0.0, 0.49, 0.5, 0.79, 0.8, 1.0]), [0.1, 0.1, 0.5, 0.5, 0.9, 0.9])
+        np.testing.assert_allclose(fitted.rates_, [0.1, 0.5, 0.9])
+        assert fitted.groups_.positives.tolist() == [2.0, 10.0, 9.0]
+
+    def test_sparse_ones_are_merged(self) -> None:
+        score = np.repeat([0.1, 0.6, 0.9], [50, 50, 4])
+        label = np.concatenate([np.arange(50) < 5, np.arange(50) < 20, np.arange(4) < 4])
+        both = {"strategy": (0.5, 0.8), **PLAIN}
+        assert GIRB(**both).fit(score, label).rates_.tolist() == [0.1, 0.4, 1.0]
+        for limit in ({"min_group_share": 0.05}, {"min_group_rows": 5}, {"min_group_positives": 1}):
+            np.testing.assert_allclose(GIRB(**both, **limit).fit(score, label).rates_, [0.1, 24 / 54])
+
+    def test_a_median_stands_for_its_group(self) -> None:
+        score, label = [0.1, 0.2, 0.45, 0.6, 0.7, 0.95], [0, 0, 1, 0, 1, 1]
+        fitted = GIRB(strategy=(0.5,), representative="median", **PLAIN).fit(score, label)
+        np.testing.assert_allclose(fitted.predict([0.2, 0.7]), [1 / 3, 2 / 3])
+
+
+class TestSteps:
+    def test_every_score_of_a_group_has_its_rate(self) -> None:
+        rng = np.random.default_rng(8)
+        score = rng.random(2000)
+        fitted = GIRB(n_groups=10, shape="step", **PLAIN).fit(score, rng.random(2000) < score)
+        p = fitted.predict(np.sort(score))
+        member = np.repeat(np.arange(10), fitted.groups_.labelled.astype(int))
+        np.testing.assert_allclose(p, fitted.rates_[member], rtol=1e-9)
+
+    def test_ties_nearer_than_a_step_stay_in_order(self) -> None:
+        score = 0.5 + np.arange(40) * 1e-11
+        label = np.arange(40) >= 20
+        fitted = GIRB(n_groups=40, shape="step", **PLAIN).fit(score, label)
+        p = fitted.predict(np.concatenate([[0.4], score, [0.6]]))
+        assert (np.diff(p) >= 0).all()
+        assert (p[0], p[-1]) == (pytest.approx(0.0, abs=1e-9), pytest.approx(1.0, abs=1e-9))
+
+    def test_one_group_has_no_step(self) -> None:
+        fitted = GIRB(n_groups=1, shape="step", **PLAIN).fit(TIED_SCORES, TIED_LABELS)
+        np.testing.assert_allclose(fitted.predict([0.0, 0.4, 1.0]), 0.5)
+
+
+class TestEndSlopes:
+    def fitted(self, **parameters: Any) -> GIRB:
+        rng = np.random.default_rng(9)
+        score = rng.uniform(0.2, 0.8, 50_000)
+        label = rng.random(50_000) < expit(0.7 * logit(score) + 0.1)
+        return GIRB(**parameters, n_groups=10, p_min=1e-9, strict=False).fit(score, label)
+
+    @pytest.mark.parametrize("strict", [True, False])
+    @pytest.mark.parametrize(
+        ("bounds", "slope"), [((0.0, 0.0), 0.0), ((1.0, 1.0), 1.0), ((0.0, 0.5), 0.5), ((1.2, 3.0), 1.2)]
+    )
+    def test_the_map_goes_on_in_log_odds_within_the_bounds(
+        self, bounds: tuple[float, float], slope: float, strict: bool
+    ) -> None:
+        fitted = self.fitted(end_slopes=bounds).set_params(strict=strict)
+        fitted.fit_groups(fitted.groups_)
+        edges = EDGE_LOG_ODDS[(np.abs(EDGE_LOG_ODDS) > 2) & (np.abs(EDGE_LOG_ODDS) < 8)]
+        p = logit(fitted.predict(expit(edges)))
+        inner = logit(fitted.predict(expit(fitted.groups_.log_odds[[0, -1]])))
+        expected = np.where(
+            edges < 0,
+            inner[0] + slope * (edges - fitted.groups_.log_odds[0]),
+            inner[1] + slope * (edges - fitted.groups_.log_odds[-1]),
+        )
+        if strict:
+            np.testing.assert_allclose(expit(p), expit(expected), rtol=0, atol=5e-6)
+        else:
+            np.testing.assert_allclose(p, expected, atol=1e-8)
+
+    def test_wide_bounds_leave_the_platt_slope(self) -> None:
+        fitted = self.fitted(end_slopes=(0.0, 10.0))
+        p = logit(fitted.predict(expit([-6.0, -4.0, 4.0, 6.0])))
+        assert (p[1] - p[0]) / 2 == pytest.approx(0.7, abs=0.05)
+        assert (p[3] - p[2]) / 2 == pytest.approx((p[1] - p[0]) / 2, abs=1e-8)
+
+    def test_without_them_the_map_is_constant_there(self) -> None:
+        p = self.fitted().predict([0.01, 0.1, 0.9, 0.99])
+        assert (p[0], p[2]) == (p[1], p[3])
+
+    def test_ends_at_0_and_1_stay(self) -> None:
+        fitted = GIRB(end_slopes=(1.0, 1.0), **PLAIN).fit([0.2, 0.3, 0.7, 0.8], [0, 0, 1, 1])
+        np.testing.assert_allclose(fitted.predict([0.0, 0.1, 0.9, 1.0]), [0, 0, 1, 1], atol=1e-11)
+
+
+@pytest.mark.parametrize("centre", ["base_rate", None])
+def test_with_a_group_for_each_score_it_is_isotonic_regression(centre: Any) -> None:
+    rng = np.random.default_rng(10)
+    score = rng.integers(1, 40, 3000) / 40
+    label = rng.random(3000) < score**2
+    weight = rng.uniform(0.5, 2, 3000)
+    fitted = GIRB(n_groups=10**6, prior_centre=centre, prior_strength=0.0, p_min=1e-12, strict=False)
+    theirs = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(score, label, weight)
+    np.testing.assert_allclose(fitted.fit(score, label, weight).predict(score), theirs.predict(score), atol=1e-11)
 
 
 rows = st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.integers(1, 5)), min_size=2, max_size=60).filter(
