@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.configuration import Configuration
+from stream_calib.calibration.explain import Explanation, explain
 from stream_calib.calibration.fit_input import checked_scores
 from stream_calib.calibration.five_folds import Chosen, choose_by_folds
 from stream_calib.calibration.grid import N_BINS
@@ -161,16 +162,29 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
         """
         check_is_fitted(self, "map_")
         score = checked_scores(scores)
-        if set(attributes) != set(self.attributes_):
-            raise ConfigurationError(f"attributes {list(attributes)}; the map was fitted with {list(self.attributes_)}")
+        self._check_attributes(attributes)
         signatures, place = signatures_of({name: attributes[name] for name in self.attributes_}, len(score))
         served: ServedMap = self.map_
         return served.apply(score, place, signatures)
+
+    def explain(self, score: float, attributes: Mapping[str, str]) -> Explanation:
+        """Every part of the map that moved one event's probability, and by how much, as data and (`str`) as text.
+
+        Raises NonFiniteInputError, ScoreRangeError, ConfigurationError (other attributes).
+        """
+        check_is_fitted(self, "map_")
+        self._check_attributes(attributes)
+        parts: MapParts = self.parts_
+        return explain(parts, score, tuple(attributes[name] for name in self.attributes_))
 
     def summary(self) -> str:
         """What was chosen, what patches were confirmed, what is certified, and the losses of held-out rows, as text."""
         check_is_fitted(self, "map_")
         return summary_text(self.chosen_.configuration, self.result_, self.held_out_)
+
+    def _check_attributes(self, attributes: Iterable[str]) -> None:
+        if set(attributes) != set(self.attributes_):
+            raise ConfigurationError(f"attributes {list(attributes)}; the map was fitted with {list(self.attributes_)}")
 
     def _rules(self, names: Sequence[str]) -> list[FamilyRule]:
         if not names:

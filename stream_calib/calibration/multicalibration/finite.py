@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_calib.calibration.groups import Family, make_family
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.map_parts import MapParts
-from stream_calib.calibration.multicalibration.audit import EVERYTHING
+from stream_calib.calibration.multicalibration.audit import EVERYTHING, FamilyAudit
 from stream_calib.calibration.multicalibration.certificate import Certificate, certify
 from stream_calib.calibration.multicalibration.patches import propose_round
 from stream_calib.calibration.multicalibration.round_search import RoundReport, RoundSearch, ServedCells, together
@@ -42,15 +41,14 @@ class MulticalibrationResult:
     certificate: Certificate
 
 
-def rows_to_confirm(cells: LabelledCells, probability: NDArray[np.float64], target: AuditTarget) -> float:
+def rows_to_confirm(everything: FamilyAudit, target: AuditTarget) -> float:
     """Rows of an audit bucket at which a residual of alpha in a cell of mass gamma can be confirmed.
 
-    1.8 z^2 / gamma x the mean of f (1 - f) / alpha^2, z = 2.33; for a constant alpha that is 1.8 z^2 v / (gamma
-    alpha^2) with v the mean of f (1 - f).
+    1.8 z^2 / gamma x the mean of f (1 - f) / alpha^2, z = 2.33, from the audit of the family of everything; for a
+    constant alpha that is 1.8 z^2 v / (gamma alpha^2) with v the mean of f (1 - f).
     """
-    alpha = target.alpha[target.interval_of(probability)]
-    spread = cells.labelled * probability * (1.0 - probability) / alpha**2
-    return _POWER * _QUANTILE**2 * float(spread.sum()) / float(cells.labelled.sum()) / target.gamma
+    spread = float((everything.variance / target.alpha**2).sum()) / float(everything.rows.sum())
+    return _POWER * _QUANTILE**2 * spread / target.gamma
 
 
 def multicalibrate_cells(
@@ -93,26 +91,27 @@ def multicalibrate_cells(
         kappa=kappa,
         largest_unit=largest_unit,
     )
-    now = ServedCells(parts)
-    rows_needed = rows_to_confirm(fit, now.on(fit), target) * largest_unit
+    now, seen = ServedCells(parts), fit
+    found = search.audit(seen, now)
+    rows_needed = rows_to_confirm(found[0], target) * largest_unit
     confirmable = min(rows_of_role[:-1]) >= rows_needed
     reports: list[RoundReport] = []
-    seen = fit
     for fresh in audits if confirmable else [together(audits)]:
         # A group's rows in the smallest role are foreseen, not looked up: proposals must not know the fresh rows.
         seen_rows = float(seen.labelled.sum())
         least = MIN_GROUP_UNITS * largest_unit * max(1.0, seen_rows / least_role) if least_role > 0 else np.inf
-        patches = propose_round(search.audit(seen, now), seen_rows, target, least, largest_unit)
+        patches = propose_round(found, seen_rows, target, least, largest_unit)
         if patches is None:
             break
         report, following = search.confirm(patches, seen, fresh, now, delta / len(audits) if confirmable else None)
         reports.append(report)
         now = following if report.accepted else now
         seen = together([seen, fresh])
+        found = search.audit(seen, now)
     certified = certify(
         search.audit(certificate, now),
         rows_of_role[-1],
-        search.audit(seen, now),
+        found,
         float(seen.labelled.sum()),
         target,
         delta,

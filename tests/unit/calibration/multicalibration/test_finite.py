@@ -9,6 +9,7 @@ from scipy.stats import binom
 
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.map_parts import MapParts
+from stream_calib.calibration.multicalibration.audit import audit
 from stream_calib.calibration.multicalibration.finite import (
     MulticalibrationResult,
     multicalibrate_cells,
@@ -16,16 +17,23 @@ from stream_calib.calibration.multicalibration.finite import (
 )
 from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.errors import ConfigurationError, FitError, LengthMismatchError, StreamCalibError, TooFewRowsError
-from tests.unit.calibration.multicalibration.small_worlds import FAMILIES, IDENTITY, SIGNATURES, World, world
+from tests.unit.calibration.multicalibration.small_worlds import (
+    ALL_FAMILIES,
+    FAMILIES,
+    IDENTITY,
+    SIGNATURES,
+    World,
+    world,
+)
 
 TARGET = AuditTarget(gamma=0.03, alpha_abs=0.1, alpha_rel=0.0, edges=(0.0, 0.2, 0.5, 0.8, 1.0))
 KAPPA, DELTA = 1e-6, 0.05
 
 
-def run(law: World, random: np.random.Generator, fit: int = 8_000, audit: int = 6_000) -> MulticalibrationResult:
+def run(law: World, random: np.random.Generator, fit: int = 8_000, fresh: int = 6_000) -> MulticalibrationResult:
     return multicalibrate_cells(
         law.cells(fit, random),
-        [law.cells(audit, random) for _ in range(2)],
+        [law.cells(fresh, random) for _ in range(2)],
         law.cells(500, random),
         FAMILIES,
         IDENTITY,
@@ -44,7 +52,7 @@ def true_falls(law: World, result: MulticalibrationResult) -> list[float]:
 
 def test_a_map_that_is_off_is_put_right() -> None:
     law = world(1, 0.2)
-    result = run(law, np.random.default_rng(2), fit=60_000, audit=20_000)
+    result = run(law, np.random.default_rng(2), fit=60_000, fresh=20_000)
 
     assert result.confirmable
     assert [report.accepted for report in result.rounds][:1] == [True]
@@ -92,15 +100,15 @@ def test_proposals_that_mislead_are_refused_with_the_same_certainty() -> None:
     assert harmful > runs * 0.3
 
 
-@pytest.mark.parametrize("audit", [6_000, 300])
-def test_a_multicalibrated_input_comes_out_unchanged(audit: int) -> None:
+@pytest.mark.parametrize("fresh", [6_000, 300])
+def test_a_multicalibrated_input_comes_out_unchanged(fresh: int) -> None:
     """Over 1,000 seeds: with probability 1 - delta where rounds can be confirmed; else the chance that noise is
     proposed and then shows a standard error of gain where there is none (16 %), far below delta too."""
     law, random, runs = world(4), np.random.default_rng(9), 1_000
     changed = 0
     for _ in range(runs):
-        result = run(law, random, audit=audit)
-        assert result.confirmable == (audit == 6_000)
+        result = run(law, random, fresh=fresh)
+        assert result.confirmable == (fresh == 6_000)
         changed += bool(result.parts.rounds)
         assert bool(result.parts.rounds) or result.parts is IDENTITY
     assert changed <= binom.ppf(1 - 1e-6, runs, DELTA)
@@ -108,7 +116,7 @@ def test_a_multicalibrated_input_comes_out_unchanged(audit: int) -> None:
 
 def test_with_few_rows_one_shrunk_round_is_uncertified() -> None:
     law = world(1, 0.25)
-    result = run(law, np.random.default_rng(2), audit=400)
+    result = run(law, np.random.default_rng(2), fresh=400)
 
     assert not result.confirmable
     assert result.rows_needed > 400
@@ -156,12 +164,15 @@ def test_neither_the_order_of_cells_nor_of_families_changes_a_bit_of_whole_count
 def test_the_rows_that_a_confirmation_needs() -> None:
     """With the default alpha .05, gamma .02 and v = .18 it is the 35,000 rows of the theory."""
     cells = LabelledCells(SIGNATURES, np.array([0, 1]), np.array([5, 6]), np.array([30.0, 10.0]), np.zeros(2))
+
+    def needed(f: float, target: AuditTarget) -> float:
+        return rows_to_confirm(audit(cells, np.full(2, f), ALL_FAMILIES, target)[0], target)
+
     target = AuditTarget(gamma=0.02, alpha_abs=0.05, alpha_rel=0.0)
-    f = (1 - np.sqrt(1 - 4 * 0.18)) / 2
-    assert rows_to_confirm(cells, np.full(2, f), target) == pytest.approx(1.8 * 2.33**2 * 0.18 / (0.02 * 0.05**2))
-    assert rows_to_confirm(cells, np.full(2, f), target) == pytest.approx(35_000, rel=0.01)
-    relative = AuditTarget(gamma=0.02, alpha_abs=0.05, alpha_rel=0.1)
-    assert rows_to_confirm(cells, np.full(2, 0.8), relative) < rows_to_confirm(cells, np.full(2, 0.8), target)
+    f = float((1 - np.sqrt(1 - 4 * 0.18)) / 2)
+    assert needed(f, target) == pytest.approx(1.8 * 2.33**2 * 0.18 / (0.02 * 0.05**2))
+    assert needed(f, target) == pytest.approx(35_000, rel=0.01)
+    assert needed(0.8, AuditTarget(gamma=0.02, alpha_abs=0.05, alpha_rel=0.1)) < needed(0.8, target)
 
 
 def test_no_round_without_rows_to_confirm_it_or_to_certify_its_groups() -> None:
@@ -197,7 +208,7 @@ def test_refusals(change: dict[str, float], error: type[StreamCalibError], messa
         certificate = replace(certificate, positives=certificate.labelled + 1)
     parts: MapParts = IDENTITY
     if "rounds" in change:
-        parts = run(law, random, fit=60_000, audit=20_000).parts
+        parts = run(law, random, fit=60_000, fresh=20_000).parts
         parts = replace(parts, rounds=parts.rounds[:1])
     with pytest.raises(error, match=message):
         multicalibrate_cells(

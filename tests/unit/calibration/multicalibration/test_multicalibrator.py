@@ -131,6 +131,16 @@ def test_intersections_and_predicates_are_families() -> None:
     assert {family.rule.name for family in deep.certificate_.families} == names - {"abroad"}
 
 
+def test_an_explanation_ends_at_what_is_served(fitted: Multicalibrator) -> None:
+    explained = fitted.explain(0.4, {"device": "d1", "country": "c0"})
+    served = fitted.predict([0.4], {"country": ["c0"], "device": ["d1"]})
+    assert explained.signature == ("c0", "d1")
+    assert explained.probability == served[0]
+    assert "country=c0" in str(explained)
+    with pytest.raises(ConfigurationError, match="the map was fitted with"):
+        fitted.explain(0.4, {"country": "c0"})
+
+
 def test_unseen_values_are_served_by_the_other_groups(fitted: Multicalibrator) -> None:
     score = np.array([0.2, 0.5])
     new = fitted.predict(score, {"device": ["d1", "d1"], "country": ["new", "new"]})
