@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from stream_calib.calibration.baselines.beta import BetaCalibration
 from stream_calib.calibration.baselines.identity import Identity
@@ -13,21 +13,24 @@ from stream_calib.calibration.configuration import RUNGS, Rung
 from stream_calib.calibration.girb import GIRB
 from stream_calib.errors import ConfigurationError
 
-LADDER: Mapping[Rung, Callable[[float, int, float], Calibrator]] = {
-    "identity": lambda p_min, _groups, _strength: Identity(p_min=p_min, strict=True),
-    "platt": lambda p_min, _groups, _strength: Platt(p_min=p_min, strict=True),
-    "beta": lambda p_min, _groups, _strength: BetaCalibration(p_min=p_min, strict=True),
-    "isotonic": lambda p_min, _groups, _strength: Isotonic(p_min=p_min, strict=True),
-    "girb": lambda p_min, n_groups, prior_strength: GIRB(
-        n_groups=n_groups, prior_strength=prior_strength, p_min=p_min, strict=True
-    ),
+LADDER: Mapping[Rung, type[Identity | Platt | BetaCalibration | Isotonic | GIRB]] = {
+    "identity": Identity,
+    "platt": Platt,
+    "beta": BetaCalibration,
+    "isotonic": Isotonic,
+    "girb": GIRB,
 }
-"""In the order of RUNGS: from `p_min`, `n_groups` and `prior_strength` (the last two are GIRB's) to a calibrator."""
+"""In the order of RUNGS."""
 
 
 def make_rung(name: str, *, p_min: float, n_groups: int, prior_strength: float) -> Calibrator:
-    """A calibrator of this kind, not fitted, that increases strictly, as served maps do. Raises ConfigurationError."""
-    for rung, make in LADDER.items():
+    """A calibrator of this kind, not fitted, that increases strictly, as served maps do.
+
+    `n_groups` and `prior_strength` are GIRB's. Raises ConfigurationError for an unknown name. `base_map()` of a fitted
+    Platt raises FitError where the score ranks the wrong way round.
+    """
+    for rung, kind in LADDER.items():
         if rung == name:
-            return make(p_min, n_groups, prior_strength)
+            made = kind(p_min=p_min, strict=True)
+            return made.set_params(n_groups=n_groups, prior_strength=prior_strength) if rung == "girb" else made
     raise ConfigurationError(f"base map {name!r} is unknown; the rungs are {', '.join(RUNGS)}")

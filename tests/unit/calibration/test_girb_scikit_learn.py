@@ -1,13 +1,12 @@
 """scikit-learn's own estimator checks, and use inside its pipelines and cross-validation."""
 
 import pickle
-import warnings
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_matrix, issparse
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -16,79 +15,27 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_pre
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import check_estimator
 
 from stream_calib.calibration import GIRB, metrics
 from stream_calib.calibration.calibrator import Calibrator
 from stream_calib.calibration.girb_selection import GIRBCV
 from stream_calib.errors import FitError
+from tests.unit.calibration.estimator_checks import OnTheChecksData, check
 
 
-class _OnTheChecksData:
-    """The checks draw several features from the whole line, and outcomes of all kinds. This takes the first feature,
-    squashed into (0, 1), and whether the outcome is above its median; all else is the calibrator's own."""
-
-    def fit(self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None) -> Any:
-        outcome = y if y is None else np.asarray(y)
-        if outcome is not None and outcome.dtype.kind in "iuf" and outcome.ndim == 1 and np.isfinite(outcome).all():
-            outcome = outcome > (outcome.min() + outcome.max()) / 2
-        return super().fit(_first_feature(X), outcome, sample_weight)  # type: ignore[misc]  # the calibrator's
-
-    def predict(self, X: ArrayLike) -> Any:
-        return super().predict(_first_feature(X))  # type: ignore[misc]  # the calibrator's
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]  # the calibrator's
-        # With this tag the checks would slice their data to (n,), and then fail over it themselves.
-        tags.input_tags.one_d_array = False
-        return tags
-
-
-def _first_feature(X: Any) -> Any:
-    if issparse(X):
-        return X
-    values = np.asarray(X)
-    if values.dtype.kind not in "iuf" or not values.ndim or 0 in values.shape[1:]:
-        return X
-    first = (values[:, 0] if values.ndim == 2 else values).astype(np.float64)
-    return np.where(np.isfinite(first), expit(first), first)
-
-
-class CheckedGIRB(_OnTheChecksData, GIRB):
+class CheckedGIRB(OnTheChecksData, GIRB):
     pass
 
 
-class CheckedGIRBCV(_OnTheChecksData, GIRBCV):
+class CheckedGIRBCV(OnTheChecksData, GIRBCV):
     pass
-
-
-_ONE_FEATURE = "a calibrator has one feature, a score, by definition; it may come as (n,)"
-DOES_NOT_APPLY = {
-    "check_n_features_in": _ONE_FEATURE,
-    "check_n_features_in_after_fitting": _ONE_FEATURE,
-    "check_transformer_general": f"its last part does not: {_ONE_FEATURE}",
-    "check_fit2d_predict1d": _ONE_FEATURE,
-    "check_fit1d": _ONE_FEATURE,
-    "check_estimators_empty_data_messages": "no feature is the wrong shape, and the error says so in its own words",
-    "check_fit2d_1sample": "one row is too few, and the error says so in its own words",
-    "check_dtype_object": "text and None in arrays of objects are refused, not guessed at",
-    "check_supervised_y_2d": "labels are (n,): a column of labels is refused, not guessed at",
-    "check_regressors_train": "asks for R^2 > .5 of a real-valued outcome; here the outcome is 0 or 1",
-}
 
 
 @pytest.mark.parametrize(
     "estimator", [CheckedGIRB(), CheckedGIRBCV(n_groups=(5, 20), prior_strength=(30.0,))], ids=["GIRB", "GIRBCV"]
 )
 def test_scikit_learns_checks(estimator: Calibrator) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        results = check_estimator(estimator, on_fail=None, on_skip=None)
-    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
-    assert {name: error for name, error in failed.items() if name not in DOES_NOT_APPLY} == {}
-    assert sum(r["status"] == "passed" for r in results) >= 45
-    # What is said not to apply does fail.
-    assert {name for name in DOES_NOT_APPLY if name not in failed} == set()
+    check(estimator)
 
 
 @pytest.mark.parametrize("made", [GIRB(strategy=(0.5, 0.8), end_slopes=(0.5, 1.0)), GIRBCV(girb=GIRB(shape="step"))])
