@@ -12,7 +12,7 @@ from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.calibration.groups import Family
 from stream_calib.calibration.joint_minimum import find_minimum
-from stream_calib.calibration.joint_problem import JointProblem, joint_problem
+from stream_calib.calibration.joint_problem import JointProblem, check_signatures, joint_problem
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.map_parts import FamilyShift
 from stream_calib.calibration.rounding import round_significant
@@ -55,8 +55,9 @@ class JointFit:
     def log_odds(self, cells: LabelledCells, base: BaseMap) -> NDArray[np.float64]:
         """Fitted log-odds (k,) at the centres of the cells, whose signatures must be those of the families.
 
-        Before the limits, the order and the strict slope that the served map keeps.
+        Before the limits, the order and the strict slope that the served map keeps. Raises LengthMismatchError.
         """
+        check_signatures(cells, self.families)
         offset, slope = np.zeros(len(cells.signatures)), np.zeros(len(cells.signatures))
         for family, of_offset, of_slope in zip(self.families, self.offsets, self.slopes, strict=True):
             # The last entry is for signatures in no group, -1.

@@ -47,7 +47,8 @@ def joint_problem(
     `slope_centre`: None for the mean of the raw log-odds weighted by n p (1 - p), p by the base map; 0 where no family
     has slopes. Raises NonFiniteInputError, LengthMismatchError, FitError (impossible counts).
     """
-    _check(cells, families)
+    check_signatures(cells, families)
+    _check_counts(cells)
     order = sorted(range(len(families)), key=lambda place: (_rank(families[place].rule), sloped[place]))
     run_of_signature = np.zeros(len(cells.signatures), dtype=np.int64)
     for place in order:
@@ -101,13 +102,17 @@ def _rank(rule: FamilyRule) -> tuple[object, ...]:
     )
 
 
-def _check(cells: LabelledCells, families: Sequence[Family]) -> None:
+def check_signatures(cells: LabelledCells, families: Sequence[Family]) -> None:
+    """Raises LengthMismatchError where families are of other signatures than the cells."""
     for family in families:
         if len(family.group_of) != len(cells.signatures):
             raise LengthMismatchError(
                 f"family {family.rule.name} is of {len(family.group_of)} signatures, the cells of "
                 f"{len(cells.signatures)}; make families of the cells' own signatures"
             )
+
+
+def _check_counts(cells: LabelledCells) -> None:
     labelled, positives = cells.labelled, cells.positives
     if not (np.isfinite(labelled).all() and np.isfinite(positives).all()):
         raise NonFiniteInputError("counts of cells are NaN or infinite; check how the cells were summed")

@@ -294,6 +294,9 @@ def test_families_of_other_signatures_are_refused() -> None:
     others = make_family(family_rule(["a"], ["a", "b"]), SIGNATURES[:4])
     with pytest.raises(LengthMismatchError, match="family a is of 4 signatures, the cells of 15"):
         fit_joint(world(9), IDENTITY, [others])
+    fit = fit_joint(world(9), IDENTITY, FAMILIES)
+    with pytest.raises(LengthMismatchError, match="family a is of 15 signatures, the cells of 4"):
+        fit.log_odds(replace(world(9), signatures=SIGNATURES[:4]), IDENTITY)
 
 
 def test_a_minimum_that_is_not_found_is_an_error_not_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
