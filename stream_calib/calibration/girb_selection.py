@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -32,11 +33,14 @@ _CRITERIA = {"log_loss": log_loss_of_counts, "debiased_ece": debiased_squared_ec
 class SelectionCurve:
     """Held-out loss of every candidate, for plotting. Columns have shape (c,); `loss` (c, folds) float64.
 
-    Candidates are in order of complexity: fewer groups first, then the stronger prior.
+    Candidates are in order of complexity, by `effective_groups`: the sum over groups of n / (n + s), the share of each
+    group's rate that its own n rows decide under a prior of s. It is the trace of the smoother, its effective degrees
+    of freedom (Hastie, Tibshirani and Friedman, The Elements of Statistical Learning, 2nd ed., section 7.6).
     """
 
     n_groups: NDArray[np.int64]
     prior_strength: NDArray[np.float64]
+    effective_groups: NDArray[np.float64]
     loss: NDArray[np.float64]
 
     @property
@@ -136,19 +140,23 @@ class GIRBCV(Calibrator):
         return self._fitted().base_map()
 
     def _choose(self, counts: Counts, folds: Iterable[Fold]) -> Self:
-        candidates = [
-            (g, s) for g in sorted(set(self.n_groups)) for s in sorted(set(self.prior_strength), reverse=True)
-        ]
+        candidates = list(product(sorted(set(self.n_groups)), sorted(set(self.prior_strength), reverse=True)))
+        n_groups, strength = (np.array(of) for of in zip(*candidates, strict=True))
+        effective = np.concatenate([self._effective_groups(counts, g) for g in sorted(set(self.n_groups))])
         loss = np.array([self._losses(fitted, held) for fitted, held in folds]).T
-        self.curve_ = SelectionCurve(
-            np.array([g for g, _ in candidates]), np.array([s for _, s in candidates], dtype=np.float64), loss
-        )
-        self.n_groups_, self.prior_strength_ = candidates[self.curve_.chosen]
+        # Stable, so that of equally complex candidates the one with fewer groups comes first.
+        order = np.argsort(np.round(effective, 6), kind="stable")
+        self.curve_ = SelectionCurve(n_groups[order], strength.astype(np.float64)[order], effective[order], loss[order])
+        self.n_groups_, self.prior_strength_ = candidates[order[self.curve_.chosen]]
         self.girb_ = self._candidate(self.n_groups_).set_params(prior_strength=self.prior_strength_).fit_counts(counts)
         return self
 
+    def _effective_groups(self, counts: Counts, n_groups: int) -> NDArray[np.float64]:
+        labelled = self._candidate(n_groups).make_groups(counts).labelled
+        return np.array([(labelled / (labelled + s)).sum() for s in sorted(set(self.prior_strength), reverse=True)])
+
     def _losses(self, fitted: Counts, held: Counts) -> list[float]:
-        """Held-out loss of every candidate, in order."""
+        """Held-out loss of every candidate, by number of groups, then from the strongest prior to the weakest."""
         criterion, losses = _CRITERIA[self.criterion], []
         for n_groups in sorted(set(self.n_groups)):
             girb = self._candidate(n_groups)
