@@ -18,7 +18,9 @@ from stream_calib.calibration.grid import log_odds
 class KnottedBaseline(Baseline):
     """Isotonic regression with knots of the subclass's choice; constant outside of the fitted scores.
 
-    Between knots the probability is linear in the raw log-odds.
+    Between knots the probability is linear in the raw log-odds. A fit from cells smooths what a grid bin holds, a fit
+    from rows follows it: mean difference of the probability .0025 (isotonic) and .0020 (centered) for the 277,337
+    flights, below .002 from a million rows on; the distance to the truth is the same.
     """
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
