@@ -52,7 +52,9 @@ class Sample:
         positives = np.bincount(key, self.label, minlength=shape[0] * shape[1])
         used = np.flatnonzero(labelled)
         signature, grid_bin = np.divmod(used, N_BINS)
-        return LabelledCells(SIGNATURES, signature, grid_bin, labelled[used].astype(np.float64), positives[used].astype(np.float64))
+        return LabelledCells(
+            SIGNATURES, signature, grid_bin, labelled[used].astype(np.float64), positives[used].astype(np.float64)
+        )
 
     def rows(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Sample:
         """The chosen rows."""
