@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.joint_fit import JointFit, fit_joint
@@ -12,14 +13,15 @@ from stream_calib.calibration.served_map import ServedMap
 
 if TYPE_CHECKING:
     from stream_calib.calibration.girb import GIRB
+    from stream_calib.calibration.girb_selection import GIRBCV
 
-__all__ = ["GIRB", "BaseMap", "JointFit", "PlattFit", "ServedMap", "fit_joint", "fit_level", "fit_platt"]
+__all__ = ["GIRB", "GIRBCV", "BaseMap", "JointFit", "PlattFit", "ServedMap", "fit_joint", "fit_level", "fit_platt"]
+
+_BY_SCIKIT_LEARN = {"GIRB": "girb", "GIRBCV": "girb_selection"}
 
 
-def __getattr__(name: str) -> type[GIRB]:
+def __getattr__(name: str) -> Any:
     # scikit-learn takes most of a second to import, and only who fits needs it.
-    if name == "GIRB":
-        from stream_calib.calibration.girb import GIRB
-
-        return GIRB
+    if name in _BY_SCIKIT_LEARN:
+        return getattr(import_module(f"{__name__}.{_BY_SCIKIT_LEARN[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

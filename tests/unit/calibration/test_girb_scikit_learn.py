@@ -16,9 +16,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from stream_calib.calibration import GIRB, metrics
+from stream_calib.calibration import GIRB, GIRBCV, metrics
 from stream_calib.calibration.calibrator import Calibrator
-from stream_calib.calibration.girb_selection import GIRBCV
 from stream_calib.errors import FitError
 from tests.unit.calibration.estimator_checks import OnTheChecksData, check
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from stream_calib.calibration import GIRB, metrics
+from stream_calib.calibration import GIRB, GIRBCV, metrics
 from stream_calib.calibration.fit_input import counts_by_score, counts_of_rows
 from stream_calib.calibration.girb_folds import folds_of_counts, folds_of_rows, thinned
-from stream_calib.calibration.girb_selection import GIRBCV, SelectionCurve
+from stream_calib.calibration.girb_selection import SelectionCurve
 from stream_calib.calibration.grid import N_BINS, locate
 from stream_calib.errors import (
     ConfigurationError,
