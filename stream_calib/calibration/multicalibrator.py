@@ -245,7 +245,7 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
         target: AuditTarget,
     ) -> MulticalibrationResult:
         checked = in_buckets(bucket, range(AUDIT_BUCKETS.start, CERTIFICATE_BUCKETS.stop))
-        of_unit = np.bincount(unit[checked], rows.weight[checked]) if checked.any() else np.ones(1)
+        of_unit = np.bincount(unit[checked], rows.weight[checked], 1)
         return multicalibrate_cells(
             cells,
             [rows.cells(bucket == audit) for audit in AUDIT_BUCKETS],
@@ -255,5 +255,6 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
             target=target,
             delta=self.delta,
             kappa=self.kappa,
-            largest_unit=float(of_unit.max()),
+            # Without any weight there nothing is confirmed or certified, whatever a unit counts for.
+            largest_unit=float(of_unit.max()) or 1.0,
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_calib.calibration.grid import MAX_LOG_ODDS
 from stream_calib.calibration.groups import Family
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.map_parts import MapParts, PatchRound
@@ -16,8 +17,7 @@ from stream_calib.calibration.multicalibration.confirmation import RoundGains, b
 from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.calibration.served_map import ServedMap
 
-_STRICTNESS = 1.0 + 1e-4
-"""Projections keep the largest move of a round; the strict slope, which comes last, may stretch it by e^(2e-5)."""
+_ROUNDING = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ class RoundSearch:
         if delta is None:
             bound, accepted = None, gains.mean - error > 0
         else:
-            largest = 2.0 * _STRICTNESS * max(abs(shift) for row in patches.shifts.values() for shift in row)
+            largest = 2.0 * largest_move(now.parts, patches)
             expected = self._gains(patches, seen, now, following).mean_square
             bet = best_bet(expected, gains.rows, largest, delta, self.largest_unit)
             bound = lower_bound(gains, bet, largest, delta, self.largest_unit)
@@ -89,6 +89,18 @@ class RoundSearch:
         patched = np.array([key in patches.shifts for key in family.keys] + [False])
         touched = cells.rows(patched[family.group_of][cells.signature])
         return round_gains(touched, now.on(touched), following.on(touched), rows)
+
+
+def largest_move(parts: MapParts, patches: PatchRound) -> float:
+    """What no probability of the map moves by more than when the round is added; |Z| is at most twice that.
+
+    Projections keep the largest distance to a map that increases already. The strict slope, which is added to c in
+    log-odds after every round, moves a probability p by c p (1 - p) at most, and the limits that leave room for it by
+    2 c p_min.
+    """
+    largest = max(abs(shift) for row in patches.shifts.values() for shift in row)
+    slope = parts.base.strict_slope * MAX_LOG_ODDS
+    return (largest + slope * (0.25 + 2.0 * parts.p_min)) * _ROUNDING
 
 
 def together(parts: Sequence[LabelledCells]) -> LabelledCells:

@@ -65,7 +65,7 @@ def test_rows_without_a_gain_count() -> None:
 @given(
     high=st.floats(1e-3, 1.0),
     low=st.floats(1e-3, 1.0),
-    share=st.floats(0.0, 1.0),
+    share=st.one_of(st.sampled_from([0.0, 1.0]), st.floats(1e-9, 1 - 1e-9)),
     rows=st.integers(1, 300),
     bet_share=st.floats(0.01, 1.0),
 )

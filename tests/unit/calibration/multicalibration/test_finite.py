@@ -5,22 +5,26 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import binom
 
 from stream_calib.calibration.labelled_cells import LabelledCells
-from stream_calib.calibration.map_parts import MapParts
+from stream_calib.calibration.map_parts import MapParts, PatchRound
 from stream_calib.calibration.multicalibration.audit import audit
 from stream_calib.calibration.multicalibration.finite import (
     MulticalibrationResult,
     multicalibrate_cells,
     rows_to_confirm,
 )
+from stream_calib.calibration.multicalibration.round_search import largest_move
 from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.errors import ConfigurationError, FitError, LengthMismatchError, StreamCalibError, TooFewRowsError
 from tests.unit.calibration.multicalibration.small_worlds import (
     ALL_FAMILIES,
     FAMILIES,
     IDENTITY,
+    RULES,
     SIGNATURES,
     World,
     world,
@@ -173,6 +177,24 @@ def test_the_rows_that_a_confirmation_needs() -> None:
     assert needed(f, target) == pytest.approx(1.8 * 2.33**2 * 0.18 / (0.02 * 0.05**2))
     assert needed(f, target) == pytest.approx(35_000, rel=0.01)
     assert needed(0.8, AuditTarget(gamma=0.02, alpha_abs=0.05, alpha_rel=0.1)) < needed(0.8, target)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    first=st.lists(st.floats(-0.4, 0.4), min_size=4, max_size=4).filter(any),
+    second=st.lists(st.floats(-0.4, 0.4), min_size=4, max_size=4).filter(any),
+)
+def test_no_probability_moves_further_than_the_largest_move(first: list[float], second: list[float]) -> None:
+    """Also where rounds make the map fall, so that it is projected: the range of the gains Z rests on it."""
+    law = world(1)
+    one = PatchRound(RULES[0], TARGET.edges, {("c0",): tuple(first), ("c1",): tuple(second)})
+    two = PatchRound(RULES[1], TARGET.edges, {("d0",): tuple(second)})
+    now = IDENTITY
+    for patches in (one, two):
+        following = replace(now, rounds=(*now.rounds, patches))
+        moved = np.abs(law.reports(following) - law.reports(now)).max()
+        assert moved <= largest_move(now, patches)
+        now = following
 
 
 def test_no_round_without_rows_to_confirm_it_or_to_certify_its_groups() -> None:

@@ -181,6 +181,16 @@ def test_weights_are_rows_that_occur_more_often() -> None:
     assert weighted.certificate_.alpha_claimed == repeated.certificate_.alpha_claimed
 
 
+def test_without_weight_outside_the_fit_there_is_a_map_and_no_claim() -> None:
+    score, label, attributes, _ = rows_of(3_000, 8)
+    in_fit = in_buckets(unit_parts(None, 3_000, 0)[1], FIT_BUCKETS)
+    made = Multicalibrator().fit(score, label, attributes, sample_weight=in_fit.astype(float))
+    assert made.certificate_.status == "uncertified"
+    assert made.certificate_.alpha_claimed == 1.0
+    assert made.held_out_ is None
+    assert made.summary().endswith("held out            no rows")
+
+
 def test_parameters_are_those_of_an_estimator() -> None:
     made = Multicalibrator(gamma=0.05, depth=2, seed=3)
     assert clone(made).get_params() == made.get_params()
