@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.calibration.configuration import RUNGS, Configuration, Rung
+from stream_calib.calibration.configuration import Configuration, Rung
 from stream_calib.calibration.entering import comes_on, mean_and_error, simplest_rung, stays_on
 from stream_calib.calibration.groups import family_rule
 from stream_calib.config import Config
-from stream_calib.refit.configurations import FULL, Variant, full_configuration
+from stream_calib.refit.configurations import FULL, RUNGS_COMPARED, Variant, full_configuration
 from stream_calib.refit.derived import derived_names
 from stream_calib.refit.forward_evidence import LEAST_DAYS, ForwardDay
 from stream_calib.snapshot.fit_documents import ChoicesDocument, FigureDocument
@@ -47,7 +47,7 @@ class _Evidence:
 
 def choose(compared: Sequence[Variant], days: Sequence[ForwardDay], sha256: str, config: Config) -> Choice:
     """Configured families stay on unless they harm; the base map is the simplest rung within one standard error of the
-    best, GIRB before there are seven days; slopes and derived attributes come on only with proof.
+    best, GIRB before there are seven days; slopes, derived attributes and patches come on only with proof.
 
     `days`: the record, of hash `sha256`, with losses in the order of `compared`.
     """
@@ -69,7 +69,7 @@ def choose(compared: Sequence[Variant], days: Sequence[ForwardDay], sha256: str,
         rung=rung,
         families_off=tuple(rule.name for rule in off),
         slopes=tuple(rule.name for rule in chosen.slopes),
-        patches=False,
+        patches=on["patches"],
         days=len(days),
         rows=sum(day.rows for day in days),
         figures=(*rung_figures, *figures),
@@ -93,7 +93,7 @@ def _figure(variant: Variant, evidence: _Evidence) -> FigureDocument:
 def _rung(compared: Sequence[Variant], evidence: _Evidence, default: Rung) -> tuple[Rung, list[FigureDocument]]:
     """The chosen rung, and what there is to say of each, from the simplest to the richest."""
     name_of = {v.configuration.rung: v.name for v in compared if v.change in ("rung", "none")}
-    known = [rung for rung in RUNGS if name_of.get(rung) in evidence.losses]
+    known = [rung for rung in RUNGS_COMPARED if name_of.get(rung) in evidence.losses]
     if not known:
         return default, []
     losses, rows = np.stack([evidence.losses[name_of[rung]] for rung in known]), evidence.rows

@@ -4,7 +4,8 @@ At the end of each UTC day of event time every configuration is fitted to the de
 the next day is complete, its log-loss on that day's labelled cells of the fit buckets is noted (prequential: Dawid,
 "Statistical theory: the prequential approach", 1984). The record is a pure function of the panes and the configuration,
 because no fit depends on that of the day before; so a worker that starts anew derives the same one by fitting the last
-days only. Level and patches are left out of what is compared here: the level is common to all configurations.
+days only. The level is left out, because it is common to all configurations; patches are those that an
+audit of the fit buckets proposes, not confirmed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.calibration.groups import Family, FamilyRule, make_family
 from stream_calib.calibration.joint_fit import JointFit
 from stream_calib.calibration.labelled_cells import LabelledCells
+from stream_calib.calibration.map_parts import PatchRound
 from stream_calib.calibration.metrics import LOG_LOSS_CLIP
+from stream_calib.calibration.multicalibration.audit import EVERYTHING, audit
+from stream_calib.calibration.multicalibration.finite import MIN_GROUP_UNITS
+from stream_calib.calibration.multicalibration.intervals import interval_of
+from stream_calib.calibration.multicalibration.patches import propose_round
+from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.calibration.rounding import round_significant
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
@@ -63,6 +70,8 @@ class ForwardEvidence:
         self._last_day: int | None = None
         self._fitted: list[ConfiguredFit | None] = []
         """At the end of the last day; empty where nothing was fitted."""
+        self._patches: PatchRound | None = None
+        """What an audit of the full configuration proposed then."""
 
     @property
     def days(self) -> tuple[ForwardDay, ...]:
@@ -84,7 +93,7 @@ class ForwardEvidence:
         """
         if self._fitted:
             self._judge(day, panes)
-        self._fitted = [] if fit_cells is None else self._fit(fit_cells)
+        self._fitted, self._patches = ([], None) if fit_cells is None else self._fit(fit_cells)
         self._last_day = day
 
     def _judge(self, day: int, panes: Sequence[PaneCells]) -> None:
@@ -99,12 +108,14 @@ class ForwardEvidence:
             for i in places:
                 fitted = self._fitted[i]
                 if fitted is not None:
-                    losses[i] = _loss(fitted, cells, families)
+                    patches = self._patches if self.variants[i].change == "patches" else None
+                    losses[i] = _loss(_patched(patches, _probability(fitted, cells, families), cells, families), cells)
         self._days.append(ForwardDay(day, rows, tuple(losses)))
 
-    def _fit(self, fit_cells: FitCells) -> list[ConfiguredFit | None]:
+    def _fit(self, fit_cells: FitCells) -> tuple[list[ConfiguredFit | None], PatchRound | None]:
         fitted: list[ConfiguredFit | None] = [None] * len(self.variants)
         start: JointFit | None = None
+        patches: PatchRound | None = None
         for places, derived in self._by_derived():
             places_of = [self._derived.index(name) for name in derived]
             cells = fit_data(fit_cells, self._signatures, places_of).cells
@@ -112,6 +123,11 @@ class ForwardEvidence:
             bases = {}
             for i in places:
                 configuration = self.variants[i].configuration
+                if self.variants[i].change == "patches":
+                    fitted[i] = full = fitted[0]
+                    if full is not None:
+                        patches = self._propose(_probability(full, cells, families), cells, families)
+                    continue
                 try:
                     if configuration.rung not in bases:
                         bases[configuration.rung] = fit_base(configuration.rung, cells, self._config)
@@ -130,7 +146,14 @@ class ForwardEvidence:
                     continue
                 if start is None:
                     start = made.joint
-        return fitted
+        return fitted, patches
+
+    def _propose(
+        self, p: NDArray[np.float64], cells: LabelledCells, families: Mapping[FamilyRule, Family]
+    ) -> PatchRound | None:
+        target, rows = AuditTarget(gamma=self._config.drift.min_mass), float(cells.labelled.sum())
+        audits = audit(cells, p, [make_family(EVERYTHING, cells.signatures), *families.values()], target)
+        return propose_round(audits, rows, target, MIN_GROUP_UNITS, largest_unit=1.0)
 
     def _by_derived(self) -> list[tuple[list[int], tuple[str, ...]]]:
         """Places of the variants that have the same signatures, and their derived attributes."""
@@ -145,8 +168,10 @@ def _families(of: Sequence[Variant], cells: LabelledCells) -> dict[FamilyRule, F
     return {rule: make_family(rule, cells.signatures) for rule in rules}
 
 
-def _loss(fitted: ConfiguredFit, cells: LabelledCells, families: Mapping[FamilyRule, Family]) -> float:
-    """Log-loss summed over the cells, at the centres of their bins; groups that no fit has seen have no shift."""
+def _probability(
+    fitted: ConfiguredFit, cells: LabelledCells, families: Mapping[FamilyRule, Family]
+) -> NDArray[np.float64]:
+    """(k,) at the centres of the cells' bins; groups that no fit has seen have no shift."""
     offset, slope = np.zeros(len(cells.signatures)), np.zeros(len(cells.signatures))
     for shift in fitted.joint.shifts:
         family = families[shift.rule]
@@ -155,7 +180,24 @@ def _loss(fitted: ConfiguredFit, cells: LabelledCells, families: Mapping[FamilyR
             slope += _of_groups(shift.slopes, family)
     distance = CENTRE_LOG_ODDS - fitted.joint.slope_centre
     moved = offset[cells.signature] + slope[cells.signature] * distance[cells.grid_bin]
-    p = expit(fitted.base.log_odds_at(CENTRE_LOG_ODDS)[cells.grid_bin] + moved)
+    return np.asarray(expit(fitted.base.log_odds_at(CENTRE_LOG_ODDS)[cells.grid_bin] + moved))
+
+
+def _patched(
+    patches: PatchRound | None, p: NDArray[np.float64], cells: LabelledCells, families: Mapping[FamilyRule, Family]
+) -> NDArray[np.float64]:
+    """(k,) with the shifts of a round."""
+    if patches is None:
+        return p
+    family = make_family(EVERYTHING, cells.signatures) if patches.rule == EVERYTHING else families[patches.rule]
+    none = (0.0,) * (len(patches.edges) - 1)
+    shifts = np.array([*(patches.shifts.get(key, none) for key in family.keys), none])
+    moved: NDArray[np.float64] = p + shifts[family.group_of[cells.signature], interval_of(patches.edges, p)]
+    return moved
+
+
+def _loss(p: NDArray[np.float64], cells: LabelledCells) -> float:
+    """Log-loss summed over the cells."""
     p = np.clip(p, LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
     loss = -(cells.positives * np.log(p) + (cells.labelled - cells.positives) * np.log1p(-p)).sum()
     return float(round_significant(loss))
