@@ -148,6 +148,7 @@ def test_theorem_a_holds_for_the_worst_answers_in_the_worst_order(
         assert update.fall >= (gamma - 2 * tau) * gain
     assert len(run.updates) <= population.potential(report) / ((gamma - 2 * tau) * gain)
     assert run.worst_residual(gamma) <= theta + e0
+    assert all(0 <= p <= 1 for p in run.report)
     promised = guarantee(gamma, theta, tau, shrunk=shrunk)
     assert (promised.residual_error, promised.fall, promised.certified) == (e0, (gamma - 2 * tau) * gain, theta + e0)
 
@@ -182,6 +183,45 @@ def test_shrunk_shifts_fall_further_for_the_same_tolerance(a: int, g: int) -> No
     whole, shrunk = guarantee(gamma, theta, tau), guarantee(gamma, theta, tau, shrunk=True)
     assert shrunk.fall == whole.fall + (gamma - 2 * tau) * whole.residual_error**2
     assert shrunk.certified == whole.certified
+
+
+class Heavier:
+    """Says of every cell that it is heavier by tau, with its true residual sum."""
+
+    def __init__(self, tau: Fraction) -> None:
+        self.tau = tau
+
+    def answer(self, cells: Sequence[PopulationCell]) -> list[Answer]:
+        return [Answer(cell.mass + self.tau, cell.residual_sum) for cell in cells]
+
+    def choose(self, found: Sequence[tuple[PopulationCell, Answer]]) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(("truth", "sign"), [(0.9, 1), (0.1, -1)])
+@pytest.mark.parametrize("shrunk", [False, True])
+def test_shrunk_shifts_are_shorter_by_what_the_answer_may_be_off(truth: float, sign: int, shrunk: bool) -> None:
+    population = make_population([1], [truth], {"all": [True]}, [0, 1])
+    tau = Fraction(1, 50)
+    run = multicalibrate_with_oracle(population, [0.5], Heavier(tau), gamma=1, theta=0.2, tau=tau, shrunk=shrunk)
+    answered = Fraction(4, 10) / (1 + tau)
+    assert [u.shift for u in run.updates] == [sign * (answered - (2 * tau / (1 + tau) if shrunk else 0))]
+
+
+@given(populations(), st.sampled_from([8, 12, 20]))
+def test_answers_misjudge_residuals_by_less_where_these_are_small(
+    drawn: tuple[Population, Report], fortieths_of_gamma: int
+) -> None:
+    """By (1 + |r|) tau / mu^ at most, which theorem A bounds by 2 tau / mu^."""
+    population, report = drawn
+    gamma = Fraction(fortieths_of_gamma, 40)
+    tau = gamma / 9
+    adversary = Erratic(gamma, gamma, tau, False)
+    for cell in population.audit(report):
+        for answer in adversary.corners(cell):
+            if answer.mass >= gamma - tau:
+                most = (1 + abs(cell.residual)) * tau / answer.mass
+                assert abs(answer.residual - cell.residual) <= most <= 2 * tau / answer.mass
 
 
 def test_an_adversary_does_harm() -> None:

@@ -62,6 +62,12 @@ def test_a_shift_lowers_the_potential_by_what_the_lemma_says_and_clipping_only_h
         assert fall == promised
 
 
+def test_shifted_reports_are_clipped() -> None:
+    report = (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
+    assert shifted(report, (0, 2), Fraction(-1, 5)) == (Fraction(0), Fraction(1, 2), Fraction(7, 10))
+    assert shifted(report, (0, 2), Fraction(1, 5)) == (Fraction(3, 10), Fraction(1, 2), Fraction(1))
+
+
 @given(populations(), st.data())
 def test_shifts_of_disjoint_cells_add(drawn: tuple[Population, Report], data: st.DataObject) -> None:
     population, report = drawn
