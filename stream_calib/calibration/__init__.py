@@ -14,10 +14,22 @@ from stream_calib.calibration.served_map import ServedMap
 if TYPE_CHECKING:
     from stream_calib.calibration.girb import GIRB
     from stream_calib.calibration.girb_selection import GIRBCV
+    from stream_calib.calibration.multicalibrator import Multicalibrator
 
-__all__ = ["GIRB", "GIRBCV", "BaseMap", "JointFit", "PlattFit", "ServedMap", "fit_joint", "fit_level", "fit_platt"]
+__all__ = [
+    "GIRB",
+    "GIRBCV",
+    "BaseMap",
+    "JointFit",
+    "Multicalibrator",
+    "PlattFit",
+    "ServedMap",
+    "fit_joint",
+    "fit_level",
+    "fit_platt",
+]
 
-_BY_SCIKIT_LEARN = {"GIRB": "girb", "GIRBCV": "girb_selection"}
+_BY_SCIKIT_LEARN = {"GIRB": "girb", "GIRBCV": "girb_selection", "Multicalibrator": "multicalibrator"}
 
 
 def __getattr__(name: str) -> Any:
