@@ -26,7 +26,7 @@ from stream_calib.refit.gate_evidence import JudgedMap, gate_cells, gate_window,
 from stream_calib.refit.reference import build_reference
 from stream_calib.refit.roles import ROLES
 from stream_calib.refit.settings import config_hash
-from stream_calib.snapshot.compiled import map_document
+from stream_calib.snapshot.compiled import map_document, map_parts
 from stream_calib.snapshot.decision_log import Outcome, Request
 from stream_calib.snapshot.model import LevelSnapshot, ResolvedSnapshot, Snapshot, StructureSnapshot
 from stream_calib.snapshot.report import GateReport, RefitReport
@@ -114,7 +114,12 @@ class Refitter:
         config, evidence, forward = self._config, carried.evidence, carried.forward
         choice = choose(forward.variants, forward.days, forward.sha256, config)
         fit = fit_structure(evidence, choice, self._state.signatures, config)
-        candidate_map = JudgedMap(ServedMap(fit.parts), time_attributes(config, choice.derived))
+        document, attributes = map_document(fit.parts), tuple(config.scores.attributes)
+        # Judged is what will be read: the map of the documents.
+        candidate_map = JudgedMap(
+            ServedMap(map_parts(attributes + choice.derived, document, fit.parts.level)),
+            time_attributes(config, choice.derived),
+        )
         gate = self._judge(request, evidence, None if parent is None else judged(parent), candidate_map)
         report = self._gated(request, evidence, gate).model_copy(
             update={"choices": choice.document, "certificate": fit.certificate}
@@ -122,7 +127,7 @@ class Refitter:
         if not gate.passed:
             return None, report
         candidate = StructureSnapshot(
-            **dict(map_document(fit.parts)),
+            **dict(document),
             model=self._key.model,
             model_version=self._key.version,
             sequence=_UNNUMBERED,
@@ -133,7 +138,7 @@ class Refitter:
             cells_sha256=request.cells_sha256,
             config_hash=request.config_hash,
             pane_ms=config.windows.pane_ms,
-            attributes=tuple(config.scores.attributes),
+            attributes=attributes,
             derived=derived_document(candidate_map.derived),
             level=fit.parts.level,
             reference=build_reference(evidence, self._state.signatures, config),

@@ -126,5 +126,7 @@ def _rule(document: FamilyDocument | PatchRoundDocument, attributes: Sequence[st
     predicate = document.predicate
     if predicate is None:
         return family_rule(document.attributes, attributes)
+    if not document.attributes:  # patches of everything
+        return FamilyRule((), (), predicate.name)
     admitted = dict(zip(document.attributes, predicate.admitted, strict=True))
     return predicate_rule(predicate.name, admitted, attributes)

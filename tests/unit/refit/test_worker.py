@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
 from stream_calib.alerts.model import Alert
+from stream_calib.calibration.map_parts import MapParts, PatchRound
+from stream_calib.calibration.multicalibration.audit import EVERYTHING
+from stream_calib.refit.certificate import certify_parts
+from stream_calib.refit.choice import Choice, choose
 from stream_calib.snapshot.compiled import compile_snapshot
 from stream_calib.snapshot.decision_log import Request
+from stream_calib.snapshot.fit_documents import CertificateDocument
 from stream_calib.windows.cells import MaturedCells
 from stream_calib.windows.state_store import Commit
 from tests.unit.refit.world import FIRST_PANE, KEY, World, config
@@ -193,3 +200,23 @@ def test_level_refits_are_small_and_resolve_to_their_structure() -> None:
         assert level.kind == "level"
         assert world.store.document(level.structure).kind == "structure"
         assert len(level.encode()) < 3_000
+
+
+def test_a_map_with_patches_of_everything_is_published_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_patches(parts: MapParts, *others: Any) -> tuple[MapParts, CertificateDocument]:
+        everything = PatchRound(EVERYTHING, (0.0, 0.5, 1.0), {("all",): (0.001, -0.002)})
+        return replace(parts, rounds=(everything,)), certify_parts(parts, *others)
+
+    def with_patches_chosen(*given: Any) -> Choice:
+        choice = choose(*given)
+        return replace(choice, document=choice.document.model_copy(update={"patches": True}))
+
+    monkeypatch.setattr("stream_calib.refit.fit.patch_parts", with_patches)
+    monkeypatch.setattr("stream_calib.refit.worker.choose", with_patches_chosen)
+    world = World(config())
+    world.run(40)
+    version = world.store.current()
+    assert version is not None
+    (patches,) = compile_snapshot(world.store.load(version)).parts.rounds
+    assert (patches.rule, patches.shifts) == (EVERYTHING, {("all",): (0.001, -0.002)})
+    assert {report.outcome for report in world.store.reports()} <= {"published", "refused"}
