@@ -76,8 +76,10 @@ def counts_of_rows(scores: ArrayLike, labels: ArrayLike | None, weights: ArrayLi
     _check_weights(weight)
     if len(weight) and not weight.any():
         raise WeightError("all weights are 0; of a total of zero nothing can be fitted, keep the calibrator you have")
-    kept = np.flatnonzero(weight)
-    order = kept[np.argsort(score[kept], kind="stable")]
+    if not weight.all():
+        kept = weight > 0
+        score, positive, weight = score[kept], positive[kept], weight[kept]
+    order = np.argsort(score)
     score, positive, labelled = score[order], positive[order], weight[order]
     return _counts(score, labelled, labelled * positive, positive)
 

@@ -131,7 +131,9 @@ class GIRB(Calibrator):
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         base_map = self.base_map()
         score = checked_scores(X)
-        return strict_probability(base_map, score) if self.strict else base_map.probability_at(log_odds(score))
+        if base_map.strict_slope > 0:
+            return strict_probability(base_map, score)
+        return base_map.probability_at(log_odds(score))
 
     def base_map(self) -> BaseMap:
         check_is_fitted(self, "base_map_")
