@@ -18,8 +18,8 @@ def test_true_probabilities_are_rejected_no_more_often_than_the_level(rows: int,
     p = null_p_values(make_world(rows, n_groups, rng), DRAWS, rng)
     for level in (0.01, 0.05, 0.1, 0.3):
         assert (p <= level).mean() <= level + 3 * np.sqrt(level * (1 - level) / DRAWS)
-    # And it is a test, not a constant: the union bound costs less than four fifths of the level.
-    assert (p <= 0.1).mean() > 0.02
+    # And it is a test, not a constant: the union bound leaves more than a tenth of the level.
+    assert (p <= 0.1).mean() > 0.01
 
 
 def test_one_wrong_group_among_64_is_found() -> None:
