@@ -64,7 +64,12 @@ def audited_cells(
 def patch_parts(
     parts: MapParts, audited: AuditedCells, families: Sequence[Family], config: Config
 ) -> tuple[MapParts, CertificateDocument]:
-    """The parts with the rounds of patches that fresh rows confirm, and their certificate. Raises FitError."""
+    """The parts with the rounds of patches that fresh rows confirm, and their certificate. Raises FitError.
+
+    Where the audit buckets have too few rows to confirm anything there are no patches. One shrunk round that shows a
+    gain of a standard error on the same days is not worth it: on a year of flights, which never has rows enough, such
+    rounds cost .002 of log-loss (.50431 against .50240) and .7 points of worst group error.
+    """
     made = multicalibrate_cells(
         audited.fit,
         audited.audits,
@@ -75,6 +80,8 @@ def patch_parts(
         delta=DELTA,
         kappa=KAPPA,
     )
+    if not made.confirmable:
+        return parts, certify_parts(parts, audited, families, config)
     return made.parts, _document(made.certificate, config)
 
 
