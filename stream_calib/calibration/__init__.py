@@ -6,10 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from stream_calib.calibration.base_map import BaseMap
+from stream_calib.calibration.explanation import Explanation, explain
 from stream_calib.calibration.joint_fit import JointFit, fit_joint
 from stream_calib.calibration.level import fit_level
+from stream_calib.calibration.map_parts import FamilyShift, MapParts, PatchRound
 from stream_calib.calibration.platt import PlattFit, fit_platt
 from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.time_attributes import TimeAttributes
 
 if TYPE_CHECKING:
     from stream_calib.calibration.girb import GIRB
@@ -20,10 +23,16 @@ __all__ = [
     "GIRB",
     "GIRBCV",
     "BaseMap",
+    "Explanation",
+    "FamilyShift",
     "JointFit",
+    "MapParts",
     "Multicalibrator",
+    "PatchRound",
     "PlattFit",
     "ServedMap",
+    "TimeAttributes",
+    "explain",
     "fit_joint",
     "fit_level",
     "fit_platt",

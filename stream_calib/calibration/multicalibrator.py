@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.configuration import Configuration
-from stream_calib.calibration.explain import Explanation, explain
+from stream_calib.calibration.explanation import Explanation, explain
 from stream_calib.calibration.fit_input import checked_scores
 from stream_calib.calibration.five_folds import Chosen, choose_by_folds
 from stream_calib.calibration.grid import N_BINS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_calib.calibration.base_map import STRICT_SLOPE, BaseMap
-from stream_calib.calibration.grid import N_BINS
+from stream_calib.calibration.grid import N_BINS, locate
 from stream_calib.calibration.groups import family_rule, predicate_rule
 from stream_calib.calibration.map_parts import FamilyShift, MapParts, PatchRound
 from stream_calib.calibration.served_map import ServedMap
@@ -168,3 +168,17 @@ def test_derived_attributes_that_are_not_known_are_damage() -> None:
             time_attributes(structure(derived=derived))
     assert time_attributes(structure()) is None
     assert everything().map_attributes == ATTRIBUTES
+
+
+def test_golden_vectors() -> None:
+    """For other runtimes: a map with everything in it, and what it serves, worked out in plain Python one number at a
+    time (tests/unit/calibration/map_reference.py)."""
+    golden = json.loads(stored("golden_map.json"))
+    document = MapDocument.model_validate_json(json.dumps(golden["map"]))
+    a_map = ServedMap(map_parts(golden["attributes"], document, golden["level"]))
+    vectors = golden["vectors"]
+    signatures = [tuple(vector["signature"]) for vector in vectors]
+    score = np.array([vector["score"] for vector in vectors])
+    assert locate(score)[0].tolist() == [vector["grid_bin"] for vector in vectors]
+    p = a_map.apply(score, np.arange(len(vectors)), signatures)
+    np.testing.assert_allclose(p, [vector["probability"] for vector in vectors], rtol=0, atol=1e-12)

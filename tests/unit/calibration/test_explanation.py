@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_calib.calibration.base_map import STRICT_SLOPE, BaseMap
-from stream_calib.calibration.explain import explain
+from stream_calib.calibration.explanation import explain
 from stream_calib.calibration.groups import family_rule, predicate_rule
 from stream_calib.calibration.map_parts import FamilyShift, MapParts, PatchRound
 from stream_calib.calibration.served_map import ServedMap
