@@ -5,18 +5,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from stream_calib.calibration.base_map import BaseMap
-from stream_calib.calibration.explanation import Explanation, explain
-from stream_calib.calibration.joint_fit import JointFit, fit_joint
-from stream_calib.calibration.level import fit_level
-from stream_calib.calibration.map_parts import FamilyShift, MapParts, PatchRound
+from stream_calib.calibration.joint.fit import JointFit, fit_joint
+from stream_calib.calibration.joint.level import fit_level
+from stream_calib.calibration.maps.base_map import BaseMap
+from stream_calib.calibration.maps.explanation import Explanation, explain
+from stream_calib.calibration.maps.parts import FamilyShift, MapParts, PatchRound
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.platt import PlattFit, fit_platt
-from stream_calib.calibration.served_map import ServedMap
 from stream_calib.calibration.time_attributes import TimeAttributes
 
 if TYPE_CHECKING:
     from stream_calib.calibration.girb import GIRB
-    from stream_calib.calibration.girb_selection import GIRBCV
+    from stream_calib.calibration.girb.selection import GIRBCV
     from stream_calib.calibration.multicalibrator import Multicalibrator
 
 __all__ = [
@@ -38,7 +38,7 @@ __all__ = [
     "fit_platt",
 ]
 
-_BY_SCIKIT_LEARN = {"GIRB": "girb", "GIRBCV": "girb_selection", "Multicalibrator": "multicalibrator"}
+_BY_SCIKIT_LEARN = {"GIRB": "girb", "GIRBCV": "girb", "Multicalibrator": "multicalibrator"}
 
 
 def __getattr__(name: str) -> Any:

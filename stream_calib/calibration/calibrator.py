@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 
-from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.fit_input import Counts, counts_of_cells, counts_of_rows
+from stream_calib.calibration.maps.base_map import BaseMap
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.configuration import RUNGS, Configuration, Rung
 from stream_calib.calibration.entering import comes_on, mean_and_error, simplest_rung, stays_on
 from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import FamilyRule, make_family
-from stream_calib.calibration.joint_fit import JointFit, fit_joint
+from stream_calib.calibration.joint.fit import JointFit, fit_joint
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.ladder import make_rung
+from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.metrics.log_loss import log_loss_sums
 from stream_calib.errors import FitError, LengthMismatchError
 

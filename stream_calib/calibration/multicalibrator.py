@@ -11,21 +11,21 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.configuration import Configuration
-from stream_calib.calibration.explanation import Explanation, explain
 from stream_calib.calibration.fit_input import checked_scores
 from stream_calib.calibration.five_folds import Chosen, choose_by_folds
 from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import FamilyRule, families_up_to, family_rule, make_family, predicate_rule
-from stream_calib.calibration.joint_fit import fit_joint
+from stream_calib.calibration.joint.fit import fit_joint
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.labelled_rows import LabelledRows, signatures_of
 from stream_calib.calibration.ladder import make_rung
-from stream_calib.calibration.map_parts import MapParts
+from stream_calib.calibration.maps.explanation import Explanation, explain
+from stream_calib.calibration.maps.parts import MapParts
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.multicalibration.finite import MulticalibrationResult, multicalibrate_cells
 from stream_calib.calibration.multicalibration.held_out import HeldOut, hold_out
 from stream_calib.calibration.multicalibration.summary import summary_text
 from stream_calib.calibration.multicalibration.target import AuditTarget
-from stream_calib.calibration.served_map import ServedMap
 from stream_calib.calibration.unit_roles import (
     AUDIT_BUCKETS,
     CERTIFICATE_BUCKETS,

@@ -9,7 +9,7 @@ import numpy as np
 
 from stream_calib.calibration.groups import Family, Signature, make_family
 from stream_calib.calibration.labelled_cells import LabelledCells
-from stream_calib.calibration.map_parts import MapParts
+from stream_calib.calibration.maps.parts import MapParts
 from stream_calib.calibration.multicalibration.audit import EVERYTHING
 from stream_calib.calibration.multicalibration.certificate import Certificate, certify
 from stream_calib.calibration.multicalibration.finite import multicalibrate_cells

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.configuration import Configuration, Rung
 from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import Family, FamilyRule
-from stream_calib.calibration.joint_fit import JointFit, fit_joint
+from stream_calib.calibration.joint.fit import JointFit, fit_joint
 from stream_calib.calibration.labelled_cells import LabelledCells
+from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.config import Config
 
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import Family, FamilyRule, Signature, make_family
-from stream_calib.calibration.level import fit_level
-from stream_calib.calibration.map_parts import MapParts
+from stream_calib.calibration.joint.level import fit_level
+from stream_calib.calibration.maps.parts import MapParts
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.rounding import round_significant
-from stream_calib.calibration.served_map import ServedMap
 from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures

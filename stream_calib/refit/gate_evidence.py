@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.calibration.groups import make_family
-from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.errors import (

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.groups import FamilyRule, family_rule, predicate_rule
-from stream_calib.calibration.map_parts import FamilyShift, MapParts, PatchRound
-from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.maps.base_map import BaseMap
+from stream_calib.calibration.maps.parts import FamilyShift, MapParts, PatchRound
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.errors import ConfigurationError, DamagedSnapshotError, FitError
 from stream_calib.snapshot.map_documents import (

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.groups import Signature
+from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.errors import SnapshotError
 from stream_calib.snapshot.compiled import compile_snapshot, time_attributes
 from stream_calib.snapshot.map_documents import FamilyDocument, PatchRoundDocument

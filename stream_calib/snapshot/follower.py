@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.groups import Signature
-from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.errors import DamagedSnapshotError, SnapshotError, StateUnavailableError
 from stream_calib.snapshot.compiled import compile_snapshot, time_attributes

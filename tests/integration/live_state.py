@@ -6,7 +6,7 @@ from typing import Any
 
 import redis
 
-from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.compiled import compile_snapshot

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from stream_calib.calibration.base_map import STRICT_SLOPE
 from stream_calib.calibration.calibrator import Calibrator
 from stream_calib.calibration.fit_input import Counts
+from stream_calib.calibration.maps.base_map import STRICT_SLOPE
 from stream_calib.calibration.refusals import check_enough, check_p_min
 
 if TYPE_CHECKING:

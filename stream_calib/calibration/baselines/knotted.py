@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.baselines.baseline import Baseline
 from stream_calib.calibration.baselines.monotone_blocks import MonotoneBlocks, monotone_blocks
 from stream_calib.calibration.fit_input import Counts, checked_scores
 from stream_calib.calibration.grid import log_odds
+from stream_calib.calibration.maps.base_map import BaseMap
 
 
 class KnottedBaseline(Baseline):

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.labelled_rows import LabelledRows
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.metrics.brier import brier
 from stream_calib.calibration.metrics.log_loss import log_loss
-from stream_calib.calibration.served_map import ServedMap
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.calibration.map_parts import PatchRound
+from stream_calib.calibration.maps.parts import PatchRound
 from stream_calib.calibration.multicalibration.audit import FamilyAudit
 from stream_calib.calibration.multicalibration.chernoff_bounds import divergence
 from stream_calib.calibration.multicalibration.target import AuditTarget

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from stream_calib.calibration.grid import MAX_LOG_ODDS
 from stream_calib.calibration.groups import Family
 from stream_calib.calibration.labelled_cells import LabelledCells
-from stream_calib.calibration.map_parts import MapParts, PatchRound
+from stream_calib.calibration.maps.parts import MapParts, PatchRound
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.multicalibration.audit import FamilyAudit, audit
 from stream_calib.calibration.multicalibration.confirmation import RoundGains, best_bet, lower_bound, round_gains
 from stream_calib.calibration.multicalibration.target import AuditTarget
-from stream_calib.calibration.served_map import ServedMap
 
 _ROUNDING = 1.0 + 1e-9
 

@@ -10,11 +10,11 @@ from stream_calib.calibration.configuration import RUNGS, Configuration
 from stream_calib.calibration.five_folds import Chosen, cells_by_fold, choose_by_folds
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS, N_BINS
 from stream_calib.calibration.groups import families_up_to, family_rule, make_family
-from stream_calib.calibration.joint_fit import fit_joint
+from stream_calib.calibration.joint.fit import fit_joint
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.ladder import make_rung
-from stream_calib.calibration.map_parts import MapParts
-from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.maps.parts import MapParts
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.errors import FitError, LengthMismatchError, OneClassError
 
 TWO = [(f"a{i}", f"b{j}") for i in range(6) for j in range(30)]

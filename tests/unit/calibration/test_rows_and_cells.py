@@ -9,7 +9,7 @@ from sklearn.base import clone
 from stream_calib.calibration import GIRB, ServedMap, metrics
 from stream_calib.calibration.grid import N_BINS, locate
 from stream_calib.calibration.groups import family_rule
-from stream_calib.calibration.map_parts import FamilyShift, MapParts
+from stream_calib.calibration.maps.parts import FamilyShift, MapParts
 from stream_calib.demo.flights import load_flights
 
 N = 400_000

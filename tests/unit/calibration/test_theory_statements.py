@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, rel_entr
 from sklearn.isotonic import isotonic_regression
 
-from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.grid import BIN_WIDTH, EDGE_LOG_ODDS, locate
-from stream_calib.calibration.map_parts import MapParts
-from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.maps.base_map import BaseMap
+from stream_calib.calibration.maps.parts import MapParts
+from stream_calib.calibration.maps.served_map import ServedMap
 
 Floats = NDArray[np.float64]
 

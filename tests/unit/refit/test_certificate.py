@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_calib.calibration.groups import make_family
-from stream_calib.calibration.map_parts import MapParts
+from stream_calib.calibration.maps.parts import MapParts
 from stream_calib.config import Config
 from stream_calib.refit.certificate import audited_cells, certify_parts, patch_parts
 from stream_calib.refit.choice import choose

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.errors import TooFewPositivesError, TooFewRowsError
 from stream_calib.refit.choice import choose

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stream_calib.alerts.model import Alert
-from stream_calib.calibration.map_parts import MapParts, PatchRound
+from stream_calib.calibration.maps.parts import MapParts, PatchRound
 from stream_calib.calibration.multicalibration.audit import EVERYTHING
 from stream_calib.refit.certificate import certify_parts
 from stream_calib.refit.choice import Choice, choose

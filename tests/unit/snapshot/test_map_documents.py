@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_calib.calibration.base_map import STRICT_SLOPE, BaseMap
 from stream_calib.calibration.grid import N_BINS, locate
 from stream_calib.calibration.groups import family_rule, predicate_rule
-from stream_calib.calibration.map_parts import FamilyShift, MapParts, PatchRound
-from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.maps.base_map import STRICT_SLOPE, BaseMap
+from stream_calib.calibration.maps.parts import FamilyShift, MapParts, PatchRound
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.errors import DamagedSnapshotError
 from stream_calib.snapshot.canonical import canonical_json
 from stream_calib.snapshot.compiled import compile_snapshot, map_document, map_parts, time_attributes
@@ -172,7 +172,7 @@ def test_derived_attributes_that_are_not_known_are_damage() -> None:
 
 def test_golden_vectors() -> None:
     """For other runtimes: a map with everything in it, and what it serves, worked out in plain Python one number at a
-    time (tests/unit/calibration/map_reference.py)."""
+    time (tests/unit/calibration/maps/map_reference.py)."""
     golden = json.loads(stored("golden_map.json"))
     document = MapDocument.model_validate_json(json.dumps(golden["map"]))
     a_map = ServedMap(map_parts(golden["attributes"], document, golden["level"]))

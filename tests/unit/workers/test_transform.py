@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.groups import family_rule
-from stream_calib.calibration.map_parts import FamilyShift, MapParts
-from stream_calib.calibration.served_map import ServedMap
+from stream_calib.calibration.maps.base_map import BaseMap
+from stream_calib.calibration.maps.parts import FamilyShift, MapParts
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config import Config
 from stream_calib.config_models import ModelSection

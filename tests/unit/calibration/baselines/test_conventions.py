@@ -15,10 +15,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from stream_calib.calibration import metrics
-from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.baselines import BetaCalibration, CenteredIsotonic, Identity, Isotonic, Platt
 from stream_calib.calibration.baselines.baseline import Baseline
 from stream_calib.calibration.grid import EDGE_LOG_ODDS, N_BINS, locate
+from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.demo.flights import load_flights
 from stream_calib.errors import (
     ConfigurationError,

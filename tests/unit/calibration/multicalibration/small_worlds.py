@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from stream_calib.calibration.base_map import BaseMap
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.calibration.groups import Family, FamilyRule, Signature, families_up_to, make_family
 from stream_calib.calibration.labelled_cells import LabelledCells
-from stream_calib.calibration.map_parts import MapParts
+from stream_calib.calibration.maps.base_map import BaseMap
+from stream_calib.calibration.maps.parts import MapParts
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.multicalibration.audit import EVERYTHING, FamilyAudit, audit
 from stream_calib.calibration.multicalibration.target import AuditTarget
-from stream_calib.calibration.served_map import ServedMap
 
 ATTRIBUTES = ("country", "device")
 SIGNATURES: tuple[Signature, ...] = tuple((f"c{i}", f"d{j}") for i in range(6) for j in range(3))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from stream_calib.calibration.labelled_cells import LabelledCells
-from stream_calib.calibration.map_parts import MapParts, PatchRound
+from stream_calib.calibration.maps.parts import MapParts, PatchRound
 from stream_calib.calibration.multicalibration.audit import audit
 from stream_calib.calibration.multicalibration.finite import (
     MulticalibrationResult,

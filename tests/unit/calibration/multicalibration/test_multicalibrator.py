@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.base import clone
 
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.metrics.log_loss import log_loss
 from stream_calib.calibration.multicalibrator import Multicalibrator
-from stream_calib.calibration.served_map import ServedMap
 from stream_calib.calibration.unit_roles import (
     AUDIT_BUCKETS,
     CERTIFICATE_BUCKETS,

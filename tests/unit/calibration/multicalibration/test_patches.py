@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_calib.calibration.groups import family_rule, make_family
-from stream_calib.calibration.map_parts import PatchRound
+from stream_calib.calibration.maps.parts import PatchRound
 from stream_calib.calibration.multicalibration.audit import FamilyAudit, audit
 from stream_calib.calibration.multicalibration.patches import propose_round, shrunk_shift
 from stream_calib.calibration.multicalibration.target import AuditTarget

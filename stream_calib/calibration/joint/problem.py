@@ -1,0 +1,120 @@
+"""What a joint fit is about: labelled cells, merged and sorted into runs, and the parameters that move them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from stream_calib.calibration.grid import CENTRE_LOG_ODDS, N_BINS
+from stream_calib.calibration.groups import Family, FamilyRule
+from stream_calib.calibration.joint.runs import Block, Runs
+from stream_calib.calibration.labelled_cells import LabelledCells
+from stream_calib.calibration.maps.base_map import BaseMap
+from stream_calib.calibration.rounding import round_significant
+from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError
+
+_DIGIT = 16
+"""Bits that are sorted by at a time: numpy sorts integers of 16 bits by counting."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointProblem:
+    """Runs of cells, and whose parameters the runs' blocks are.
+
+    `block_of` maps (place of a family, whether slopes) to its block, in the order of the blocks. That is an order of
+    the families' own, so that sums do not depend on the order in which families are given. A cell's distance is that of
+    its bin's centre from `slope_centre`, in raw log-odds.
+    """
+
+    runs: Runs
+    block_of: dict[tuple[int, bool], int]
+    slope_centre: float
+
+
+def joint_problem(
+    cells: LabelledCells,
+    base: BaseMap,
+    families: Sequence[Family],
+    sloped: Sequence[bool],
+    slope_centre: float | None = None,
+) -> JointProblem:
+    """The problem of the cells' offsets, and of slopes where `sloped`.
+
+    `slope_centre`: None for the mean of the raw log-odds weighted by n p (1 - p), p by the base map; 0 where no family
+    has slopes. Raises NonFiniteInputError, LengthMismatchError, FitError (impossible counts).
+    """
+    check_signatures(cells, families)
+    _check_counts(cells)
+    order = sorted(range(len(families)), key=lambda place: (_rank(families[place].rule), sloped[place]))
+    run_of_signature = np.zeros(len(cells.signatures), dtype=np.int64)
+    for place in order:
+        group, size = families[place].group_of, len(families[place].keys)
+        # Numbered anew for each family, so that many large families cannot overflow the product of their sizes.
+        run_of_signature = np.unique(run_of_signature * (size + 1) + group + 1, return_inverse=True)[1]
+    signature, run, grid_bin, labelled, positives = _merged(cells, run_of_signature)
+    log_odds = base.log_odds_at(CENTRE_LOG_ODDS)
+    if slope_centre is None:
+        slope_centre = _centre(grid_bin, labelled, log_odds) if any(sloped) else 0.0
+    starts = np.flatnonzero(np.diff(run, prepend=-1))
+    inside = signature[starts]
+    keys = [(place, slope) for slope in (False, True) for place in order if sloped[place] or not slope]
+    blocks = [Block(families[place].group_of[inside] + 1, len(families[place].keys), slope) for place, slope in keys]
+    runs = Runs(log_odds[grid_bin], (CENTRE_LOG_ODDS - slope_centre)[grid_bin], labelled, positives, starts, blocks)
+    return JointProblem(runs, {key: number for number, key in enumerate(keys)}, slope_centre)
+
+
+def _merged(
+    cells: LabelledCells, run_of_signature: NDArray[np.int64]
+) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.integer], NDArray[np.float64], NDArray[np.float64]]:
+    """A signature of the run, run, bin and sums of each (run, bin) with labelled rows, in order of run and bin."""
+    used = np.flatnonzero(cells.labelled > 0)
+    run = run_of_signature[cells.signature[used]]
+    order = np.argsort(cells.grid_bin[used].astype(np.uint16), kind="stable")
+    for shift in range(0, int(run.max(initial=0)).bit_length(), _DIGIT):
+        digit = (run >> shift).astype(np.uint16)
+        order = order[np.argsort(digit[order], kind="stable")]
+    run, taken = run[order], used[order]
+    grid_bin = cells.grid_bin[taken]
+    starts = np.flatnonzero(np.diff(run * N_BINS + grid_bin, prepend=-1))
+    labelled, positives = cells.labelled[taken], cells.positives[taken]
+    if len(starts) < len(taken):
+        labelled, positives = np.add.reduceat(labelled, starts), np.add.reduceat(positives, starts)
+    return cells.signature[taken[starts]], run[starts], grid_bin[starts], labelled, positives
+
+
+def _centre(grid_bin: NDArray[np.integer], labelled: NDArray[np.float64], log_odds: NDArray[np.float64]) -> float:
+    p = expit(log_odds)
+    weight = np.bincount(grid_bin, labelled, N_BINS) * p * (1 - p)
+    total = float(weight.sum())
+    return float(round_significant((weight * CENTRE_LOG_ODDS).sum() / total)) if total > 0 else 0.0
+
+
+def _rank(rule: FamilyRule) -> tuple[object, ...]:
+    return (
+        rule.positions,
+        rule.attributes,
+        rule.predicate or "",
+        tuple(tuple(sorted(values)) for values in rule.admitted),
+    )
+
+
+def check_signatures(cells: LabelledCells, families: Sequence[Family]) -> None:
+    """Raises LengthMismatchError where families are of other signatures than the cells."""
+    for family in families:
+        if len(family.group_of) != len(cells.signatures):
+            raise LengthMismatchError(
+                f"family {family.rule.name} is of {len(family.group_of)} signatures, the cells of "
+                f"{len(cells.signatures)}; make families of the cells' own signatures"
+            )
+
+
+def _check_counts(cells: LabelledCells) -> None:
+    labelled, positives = cells.labelled, cells.positives
+    if not (np.isfinite(labelled).all() and np.isfinite(positives).all()):
+        raise NonFiniteInputError("counts of cells are NaN or infinite; check how the cells were summed")
+    if (positives < 0).any() or (positives > labelled).any():
+        raise FitError("a cell has positives below 0 or above its labelled rows; check how the cells were summed")
