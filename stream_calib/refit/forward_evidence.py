@@ -20,13 +20,13 @@ from scipy.special import expit
 
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.calibration.groups import Family, FamilyRule, make_family
+from stream_calib.calibration.intervals import interval_of
 from stream_calib.calibration.joint.fit import JointFit
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.maps.parts import PatchRound
 from stream_calib.calibration.metrics import LOG_LOSS_CLIP
 from stream_calib.calibration.multicalibration.audit import EVERYTHING, audit
 from stream_calib.calibration.multicalibration.finite import MIN_GROUP_UNITS
-from stream_calib.calibration.multicalibration.intervals import interval_of
 from stream_calib.calibration.multicalibration.patches import propose_round
 from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.calibration.rounding import round_significant

@@ -69,9 +69,10 @@ class MapParts:
        logit of [p_min, 1 - p_min] (`BaseMap.limited`). Where expit(u) decreases anywhere, it is projected. In log-odds
        the base map's strict slope is added (`BaseMap.finish`): this is the map without patches.
     2. Round by round, for the signatures in a patched group: p + shift, both edges of a bin by the interval in which
-       the mean of the two lies; limited (`PATCHED_ROOM`); projected where it decreases anywhere; then p increases by
-       strict slope x (1 - p) p, the first-order form of the same slope in log-odds. So each round, too, leaves a map
-       that increases strictly within a signature, and is applied to the very map that its audit saw.
+       the mean of the two lies; kept within the limits, with room for the slope that follows; projected where it
+       decreases anywhere; then p increases by strict slope x (1 - p) p, the first-order form of the same slope in
+       log-odds. So each round, too, leaves a map that increases strictly within a signature, and is applied to the
+       very map that its audit saw.
 
     *Projected*: replaced by the nearest non-decreasing values, the isotonic regression of the 804 values, each weighted
     by its bin's `bin_weight` (402,), > 0 (Barlow et al., "Statistical inference under order restrictions", 1972,

@@ -6,13 +6,12 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
+from stream_calib.calibration.intervals import checked_edges, interval_of, log_odds_intervals
 from stream_calib.calibration.metrics.evaluated_groups import EvaluatedGroups
-from stream_calib.calibration.metrics.parameters import checked_edges
 
-DEFAULT_EDGES: tuple[float, ...] = (0.0, *(float(expit(x)) for x in range(-4, 5)), 1.0)
-"""Ten intervals: 1 wide in log-odds between -4 and 4, and the two outer ones."""
+DEFAULT_EDGES = log_odds_intervals()
+"""The intervals of audits: 1 wide in log-odds between -7 and 7, and the two outer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ def audit_cells(evaluated: EvaluatedGroups, edges: ArrayLike) -> AuditCells:
     Raises ConfigurationError for edges that do not increase from 0 to 1.
     """
     data, e = evaluated.data, checked_edges(edges)
-    interval = np.searchsorted(e[1:-1], data.value, side="right")
+    interval = interval_of(e, data.value)
     columns = (data.labelled, data.positives, data.labelled * data.value, data.squared)
     parts = []
     for family, group in evaluated.numbered():

@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 from operator import index
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from stream_calib.errors import ConfigurationError
 
 MAX_BINS = 10_000
 
 
-def checked_n_bins(n_bins: int, *, most: int = MAX_BINS) -> int:
-    """`n_bins` where it is a whole number of 1 .. `most`; else raises ConfigurationError."""
+def checked_n_bins(n_bins: int) -> int:
+    """`n_bins` where it is a whole number of 1 .. 10,000; else raises ConfigurationError."""
     try:
         whole = index(n_bins)
     except TypeError as error:
-        raise ConfigurationError(f"n_bins is {n_bins!r}; give a whole number of 1 .. {most}") from error
-    if not 1 <= whole <= most:
-        raise ConfigurationError(f"n_bins is {whole}; give a whole number of 1 .. {most}")
+        raise ConfigurationError(f"n_bins is {n_bins!r}; give a whole number of 1 .. {MAX_BINS:,}") from error
+    if not 1 <= whole <= MAX_BINS:
+        raise ConfigurationError(f"n_bins is {whole}; give a whole number of 1 .. {MAX_BINS:,}")
     return whole
 
 
@@ -39,13 +36,3 @@ def checked_overdispersion(overdispersion: float) -> float:
             "to that of independent labels"
         )
     return overdispersion
-
-
-def checked_edges(edges: ArrayLike) -> NDArray[np.float64]:
-    """Edges (m + 1,) of intervals of probability, increasing from 0 to 1; else raises ConfigurationError."""
-    e = np.asarray(edges, dtype=np.float64)
-    if e.ndim != 1 or not 2 <= len(e) <= MAX_BINS + 1 or e[0] != 0 or e[-1] != 1 or not (np.diff(e) > 0).all():
-        raise ConfigurationError(
-            f"edges of intervals must increase from 0 to 1, {MAX_BINS} intervals at most: {edges!r}"
-        )
-    return e

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.calibration.multicalibration.intervals import interval_of, interval_tolerance, log_odds_intervals
+from stream_calib.calibration.intervals import interval_of, interval_tolerance, log_odds_intervals
 from stream_calib.errors import ConfigurationError
 
 

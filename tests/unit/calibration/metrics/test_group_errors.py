@@ -77,4 +77,4 @@ def test_cells_below_the_mass_do_not_count() -> None:
 def test_intervals_are_spaced_in_log_odds() -> None:
     assert DEFAULT_EDGES[0] == 0
     assert DEFAULT_EDGES[-1] == 1
-    np.testing.assert_allclose(DEFAULT_EDGES[1:-1], expit(np.arange(-4, 5)))
+    np.testing.assert_allclose(DEFAULT_EDGES[1:-1], expit(np.arange(-7, 8)), rtol=1e-11)

@@ -50,7 +50,7 @@ def test_the_worst_cell_is_named() -> None:
     p = np.where(high, 0.3, 0.05)
     y = rng.random(n) < p + 0.15 * ((group == 7) & high)
     result = multicalibration_test(y, p, [group % 2, group])
-    assert (result.worst.family, result.worst.group, result.worst.interval) == (1, 7, 4)
+    assert (result.worst.family, result.worst.group, result.worst.interval) == (1, 7, 7)
     assert result.worst.labelled == 1000
     assert result.worst.expected == pytest.approx(300)
     assert result.worst.residual == pytest.approx(y[(group == 7) & high].mean() - 0.3)

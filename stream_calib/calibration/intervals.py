@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from stream_calib.calibration.rounding import round_significant
 from stream_calib.errors import ConfigurationError
+
+MOST_INTERVALS = 10_000
 
 
 def log_odds_intervals(width: float = 1.0, limit: float = 7.0) -> tuple[float, ...]:
@@ -25,18 +27,15 @@ def log_odds_intervals(width: float = 1.0, limit: float = 7.0) -> tuple[float, .
             "divides twice the limit into 1 to 1,000 parts"
         )
     inner = round_significant(expit(np.linspace(-limit, limit, steps + 1)))
-    edges = (0.0, *inner.tolist(), 1.0)
-    _check(edges)
-    return edges
+    return tuple(checked_edges([0.0, *inner.tolist(), 1.0]).tolist())
 
 
-def interval_of(edges: Sequence[float], probability: NDArray[np.float64]) -> NDArray[np.intp]:
+def interval_of(edges: ArrayLike, probability: NDArray[np.float64]) -> NDArray[np.intp]:
     """Interval (n,) of probabilities (n,) in [0, 1]: j for [edges[j], edges[j + 1]), the last one closed.
 
     Raises ConfigurationError for edges that do not increase from 0 to 1.
     """
-    _check(edges)
-    return np.searchsorted(np.asarray(edges[1:-1], dtype=np.float64), probability, side="right").astype(np.intp)
+    return np.searchsorted(checked_edges(edges)[1:-1], probability, side="right").astype(np.intp)
 
 
 def interval_tolerance(edges: Sequence[float], alpha_abs: float, alpha_rel: float) -> NDArray[np.float64]:
@@ -46,17 +45,22 @@ def interval_tolerance(edges: Sequence[float], alpha_abs: float, alpha_rel: floa
     that are small beside their probabilities. Raises ConfigurationError for edges that do not increase from 0 to 1,
     and unless both are in [0, 1] and `alpha_abs` > 0.
     """
-    _check(edges)
+    at = checked_edges(edges)
     if not (0 < alpha_abs <= 1 and 0 <= alpha_rel <= 1):
         raise ConfigurationError(
             f"alpha_abs = {alpha_abs} must lie in (0, 1], alpha_rel = {alpha_rel} in [0, 1]: they are residuals, "
             "in probability and as a share of it"
         )
-    at = np.asarray(edges, dtype=np.float64)
     return np.maximum(alpha_abs, alpha_rel * (at[:-1] + at[1:]) / 2)
 
 
-def _check(edges: Sequence[float]) -> None:
+def checked_edges(edges: ArrayLike) -> NDArray[np.float64]:
+    """Edges (m + 1,) of intervals of probability. Raises ConfigurationError where they do not increase from 0 to 1."""
     at = np.asarray(edges, dtype=np.float64)
-    if not (at.ndim == 1 and len(at) >= 2 and at[0] == 0 and at[-1] == 1 and (np.diff(at) > 0).all()):
-        raise ConfigurationError(f"edges of intervals must increase from 0 to 1; got {list(edges)[:20]}")
+    ends = at.ndim == 1 and 2 <= len(at) <= MOST_INTERVALS + 1 and (at[0], at[-1]) == (0, 1)
+    if not (ends and (np.diff(at) > 0).all()):
+        raise ConfigurationError(
+            f"edges of intervals must increase from 0 to 1, {MOST_INTERVALS:,} intervals at most; "
+            f"got {at.ravel()[:20].tolist()}"
+        )
+    return at

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 
-from stream_calib.calibration.multicalibration.intervals import interval_of, interval_tolerance, log_odds_intervals
+from stream_calib.calibration.intervals import interval_of, interval_tolerance, log_odds_intervals
 from stream_calib.errors import ConfigurationError
 
 
