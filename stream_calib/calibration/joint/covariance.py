@@ -48,12 +48,12 @@ def curvature_matrix(runs: Runs, moments: Moments) -> csr_array:
 
 
 def group_covariances(
-    curvature: csr_array, ridge: NDArray[np.float64], places: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]
+    curvature: csr_array, penalty: NDArray[np.float64], places: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]
 ) -> list[GroupCovariance]:
-    """Variances of each group's offset and slope: the group's 2 x 2 block of (curvature + diag(ridge))^-1.
+    """Variances of each group's offset and slope: the group's 2 x 2 block of (curvature + diag(penalty))^-1.
 
-    `curvature` (parameters, parameters), `ridge` (parameters,); `places`: for each family where the offsets (G,) and
-    the slopes (G,), or none of them, are among the parameters.
+    `curvature` (parameters, parameters); `penalty` (parameters,): that of the penalty; `places`: for each family where
+    the offsets (G,) and the slopes (G,), or none of them, are among the parameters.
 
     Exact where all families but the largest have together at most MOST_CORE_PARAMETERS parameters. Beyond that, the
     smallest families that do are the core: a group outside of it gets the block of the inverse for the core and its own
@@ -63,8 +63,8 @@ def group_covariances(
     A family's own part of the matrix is one block a group, so it is eliminated by its Schur complement (Boyd,
     Vandenberghe, "Convex optimization", 2004, appendix A.5.5), and what is left is inverted by sweeps.
     """
-    place = np.arange(len(ridge))
-    full = csr_array(curvature + csr_array((ridge, (place, place)), curvature.shape))
+    place = np.arange(len(penalty))
+    full = csr_array(curvature + csr_array((penalty, (place, place)), curvature.shape))
     sizes = [len(offset) + len(slope) for offset, slope in places]
     by_size = sorted(range(len(places)), key=lambda family: (sizes[family], int(places[family][0].min(initial=0))))
     core, total = list[int](), 0

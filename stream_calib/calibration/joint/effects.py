@@ -10,7 +10,7 @@ from scipy.special import expit, logit
 
 from stream_calib.calibration.groups import GroupKey
 from stream_calib.calibration.joint.covariance import curvature_matrix, group_covariances
-from stream_calib.calibration.joint.fit import JointFit
+from stream_calib.calibration.joint.fit import JointFit, joint_penalty
 from stream_calib.calibration.joint.problem import joint_problem
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.maps.base_map import BaseMap
@@ -44,12 +44,12 @@ def group_effects(fit: JointFit, cells: LabelledCells, base: BaseMap) -> tuple[G
     """The effects of all groups with labelled rows, by family, in the order of the groups' keys.
 
     `cells` and `base` are those of the fit. Errors are square roots of the inverse of the penalised curvature at the
-    fit: standard deviations after the data under the ridge's normal prior, by Laplace's approximation (MacKay,
-    "Information theory, inference, and learning algorithms", 2003, chapter 27). They count the labelled mass as so many
-    independent rows and take the base map, and with it the slope centre, as known; where families are many,
-    `group_covariances` says what more is left out. That of `change` follows by the delta method, the mean probability
-    taken as known. A group that is shrunk to 0 is not shown to have no effect: look at its error. What families can
-    pass to each other (a shift of everything) only the ridge settles, and all of their errors contain it.
+    fit: standard deviations after the data under the penalty's prior (normal, but for firm families), by Laplace's
+    approximation (MacKay, "Information theory, inference, and learning algorithms", 2003, chapter 27). They count the
+    labelled mass as so many independent rows and take the base map, and with it the slope centre, as known; where
+    families are many, `group_covariances` says what more is left out. That of `change` follows by the delta method, the
+    mean probability taken as known. A group that is shrunk to 0 is not shown to have no effect: look at its error. What
+    families can pass to each other (a shift of everything) only the ridge settles, and all of their errors contain it.
 
     Raises as `fit_joint`.
     """
@@ -59,7 +59,7 @@ def group_effects(fit: JointFit, cells: LabelledCells, base: BaseMap) -> tuple[G
     own = {(place, False): offset for place, offset in enumerate(fit.offsets)}
     own |= {(place, True): slope for place, slope in enumerate(fit.slopes) if slope is not None}
     parameters = runs.join([own[key] for key in problem.block_of])
-    ridge = runs.each([fit.slope_ridge if slope else fit.ridges[place] for place, slope in problem.block_of])
+    penalty = joint_penalty(problem, fit.firm, fit.ridge, fit.slope_ridge).curvature(parameters)
     _, moments = runs.residuals_and_moments(parameters)
     expected = runs.expected(parameters)
 
@@ -68,7 +68,7 @@ def group_effects(fit: JointFit, cells: LabelledCells, base: BaseMap) -> tuple[G
         return np.arange(0) if block is None else runs.first[block] + 1 + np.arange(runs.blocks[block].size)
 
     places = [(at((place, False)), at((place, True))) for place in range(len(fit.families))]
-    covariances = group_covariances(curvature_matrix(runs, moments), ridge, places)
+    covariances = group_covariances(curvature_matrix(runs, moments), penalty, places)
     effects = []
     for place, (family, of) in enumerate(zip(fit.families, covariances, strict=True)):
         block = runs.blocks[problem.block_of[place, False]]

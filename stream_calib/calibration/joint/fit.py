@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.calibration.groups import Family
 from stream_calib.calibration.joint.minimum import find_minimum
+from stream_calib.calibration.joint.penalty import FIRMNESS, Penalty
 from stream_calib.calibration.joint.problem import JointProblem, check_signatures, joint_problem
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.maps.base_map import BaseMap
@@ -18,26 +19,22 @@ from stream_calib.calibration.maps.parts import FamilyShift
 from stream_calib.calibration.rounding import round_significant
 from stream_calib.errors import ConfigurationError
 
-FIRMNESS = 4.0
-"""How much more a firm family is shrunk. On the synthetic world a ridge of 80 is right for pairs, of which nine in ten
-have no effect of their own, and takes .001 off an RMSE of .0105; on flights 20 is right for pairs too, and 80 costs
-.0001 of log-loss."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointFit:
     """Fitted shifts of the groups of F families, to 12 significant digits.
 
     `offsets`: for each family (G_f,); `slopes`: for each family (G_f,), or None where it has none. A cell at raw
-    log-odds x is moved by offset + slope x (x - `slope_centre`) of each of its groups. `ridges` (F,), `slope_ridge`:
-    what they were shrunk by.
+    log-odds x is moved by offset + slope x (x - `slope_centre`) of each of its groups. `firm` (F,): whether a
+    family's offsets were shrunk firmly; `ridge`, `slope_ridge`: what offsets and slopes were shrunk by.
     """
 
     families: tuple[Family, ...]
     offsets: tuple[NDArray[np.float64], ...]
     slopes: tuple[NDArray[np.float64] | None, ...]
     slope_centre: float
-    ridges: tuple[float, ...]
+    firm: tuple[bool, ...]
+    ridge: float
     slope_ridge: float
 
     @property
@@ -84,11 +81,12 @@ def fit_joint(
 ) -> JointFit:
     """Fits the offsets of all families, and the slopes of those at the places `slopes`, jointly on top of a base map.
 
-    They minimise the log-loss of the cells, each at the centre of its bin, + ridge / 2 x the sum of squared offsets
-    (FIRMNESS x as much for families at the places `firm`) + slope_ridge / 2 x that of squared slopes: logistic
-    regression with a fixed part, penalised as by Hastie, Tibshirani, Friedman, "The elements of statistical learning",
-    2009, section 4.4.4, or under independent normal priors of variance 1 / ridge. That is strictly convex, and together
-    the parameters lie within `tolerance` (Euclidean) of its minimum. Groups without labelled rows have 0. Counts may be
+    They minimise the log-loss of the cells, each at the centre of its bin, + ridge / 2 x the sum of squared offsets +
+    slope_ridge / 2 x that of squared slopes: logistic regression with a fixed part, penalised as by Hastie, Tibshirani,
+    Friedman, "The elements of statistical learning", 2009, section 4.4.4, or under independent normal priors of
+    variance 1 / ridge. Offsets of families at the places `firm`, those of whose groups most have no effect of their
+    own, are held near 0 by more, and let go beyond (`Penalty`). All that is strictly convex, and together the
+    parameters lie within `tolerance` (Euclidean) of its minimum. Groups without labelled rows have 0. Counts may be
     decayed by age.
 
     The slope centre is the mean of the raw log-odds weighted by n p (1 - p), p by the base map, so that an offset and a
@@ -105,8 +103,7 @@ def fit_joint(
     _check(len(families), slopes, firm, ridge, slope_ridge, tolerance)
     problem = joint_problem(cells, base, families, [place in slopes for place in range(len(families))])
     runs = problem.runs
-    ridges = tuple(ridge * FIRMNESS if place in firm else ridge for place in range(len(families)))
-    penalty = runs.each([slope_ridge if slope else ridges[place] for place, slope in problem.block_of])
+    penalty = joint_penalty(problem, [place in firm for place in range(len(families))], ridge, slope_ridge)
     fitted = find_minimum(runs, penalty, _begin(problem, families, start), tolerance=tolerance)
     parts = runs.split(round_significant(fitted))
     return JointFit(
@@ -116,8 +113,18 @@ def fit_joint(
             parts[problem.block_of[place, True]] if place in slopes else None for place in range(len(families))
         ),
         slope_centre=problem.slope_centre,
-        ridges=ridges,
+        firm=tuple(place in firm for place in range(len(families))),
+        ridge=ridge,
         slope_ridge=slope_ridge,
+    )
+
+
+def joint_penalty(problem: JointProblem, firm: Sequence[bool], ridge: float, slope_ridge: float) -> Penalty:
+    """The penalty on the problem's parameters; `firm`: for each family."""
+    runs, keys = problem.runs, list(problem.block_of)
+    return Penalty(
+        ridge=runs.each([slope_ridge if slope else ridge for _, slope in keys]),
+        firm=runs.each([FIRMNESS * ridge if firm[place] and not slope else 0.0 for place, slope in keys]),
     )
 
 

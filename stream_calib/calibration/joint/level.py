@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.joint.minimum import find_minimum
+from stream_calib.calibration.joint.penalty import Penalty
 from stream_calib.calibration.joint.runs import Block, Runs
 from stream_calib.calibration.rounding import round_significant
 
@@ -25,5 +26,7 @@ def fit_level(
     """
     starts = np.arange(min(len(log_odds), 1))
     runs = Runs(log_odds, np.zeros(len(log_odds)), labelled, positives, starts, [Block(starts + 1, 1, slope=False)])
-    fitted = find_minimum(runs, runs.each([prior]), np.zeros(runs.parameters), tolerance=1e-10)
+    fitted = find_minimum(
+        runs, Penalty(runs.each([prior]), runs.each([0.0])), np.zeros(runs.parameters), tolerance=1e-10
+    )
     return float(round_significant(runs.split(fitted)[0])[0])

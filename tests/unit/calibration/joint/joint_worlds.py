@@ -54,14 +54,23 @@ def flat(fit: JointFit) -> Floats:
 
 def penalties(fit: JointFit) -> Floats:
     """(parameters,) ridges in the order of `design`."""
-    offsets = [np.full(len(offset), ridge) for offset, ridge in zip(fit.offsets, fit.ridges, strict=True)]
+    offsets = [np.full(len(offset), fit.ridge) for offset in fit.offsets]
     return np.concatenate([*offsets, *(np.full(len(s), fit.slope_ridge) for s in fit.slopes if s is not None)])
 
 
-def penalised_loss(parameters: Floats, columns: Floats, base: Floats, n: Floats, k: Floats, ridge: Floats) -> float:
-    """Log-loss + ridge / 2 x the squared parameters."""
+def firmnesses(fit: JointFit) -> Floats:
+    """(parameters,) what is added to the ridge at 0, in the order of `design`."""
+    offsets = [np.full(len(o), 10.0 * fit.ridge * firm) for o, firm in zip(fit.offsets, fit.firm, strict=True)]
+    return np.concatenate([*offsets, *(np.zeros(len(s)) for s in fit.slopes if s is not None)])
+
+
+def penalised_loss(
+    parameters: Floats, columns: Floats, base: Floats, n: Floats, k: Floats, ridge: Floats, firm: Floats
+) -> float:
+    """Log-loss + ridge / 2 x the squared parameters + the firm families' pseudo-Huber loss of reach .05."""
     moved = base + columns @ parameters
-    return float((n * np.logaddexp(0, moved) - k * moved).sum() + (ridge * parameters**2).sum() / 2)
+    held = ridge * parameters**2 / 2 + firm * 0.05**2 * (np.sqrt(1 + (parameters / 0.05) ** 2) - 1)
+    return float((n * np.logaddexp(0, moved) - k * moved).sum() + held.sum())
 
 
 def one_family(groups: Sequence[int], n_groups: int) -> Family:

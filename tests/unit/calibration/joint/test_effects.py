@@ -20,6 +20,7 @@ from tests.unit.calibration.joint.joint_worlds import (
     SIGNATURES,
     Floats,
     design,
+    firmnesses,
     flat,
     penalised_loss,
     penalties,
@@ -33,7 +34,7 @@ def hessian(cells: LabelledCells, fit: JointFit) -> Floats:
     columns, base = design(cells, fit), IDENTITY_LOG_ODDS[cells.grid_bin]
 
     def loss(moved: Floats) -> float:
-        return penalised_loss(moved, columns, base, cells.labelled, cells.positives, penalties(fit))
+        return penalised_loss(moved, columns, base, cells.labelled, cells.positives, penalties(fit), firmnesses(fit))
 
     unit = np.eye(len(parameters)) * step
     return np.array(
