@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.isotonic import isotonic_regression
+from scipy.optimize import isotonic_regression
 from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.calibrator import Calibrator
@@ -125,7 +125,7 @@ class GIRB(Calibrator):
         strength = 0.0 if self.prior_centre is None else self.prior_strength
         centres = prior_centres(groups, self.prior_centre if strength > 0 else None)
         rate, weight = posterior(groups, centres, strength)
-        value = isotonic_regression(rate, sample_weight=weight, y_min=0.0, y_max=1.0)
+        value = np.clip(isotonic_regression(rate, weights=weight).x, 0.0, 1.0)
         made = knots(groups, value, self.shape)
         if self.end_slopes is not None:
             platt = fit_platt(groups.log_odds, groups.labelled, groups.positives)
