@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config_connections import HttpSection, LogSection, RedisSection, TelemetrySection
+from stream_calib.config_fusion import Fusion, FusionSection, check_fusion, fusion_of
 from stream_calib.config_models import ModelSection, ScoreModel, ScoreModelSection, check_models
 from stream_calib.config_records import LabelsSection, RecordsSection, ScoresSection
 from stream_calib.config_values import DurationMs, DurationMsOrOff, Section, TopicName, duration_text
@@ -146,6 +147,22 @@ class CalibrationSection(Section):
     level_half_life_ms: DurationMs = Field(
         default=3 * 86_400_000, alias="level_half_life", gt=0, description="Age at which a row counts half in the level"
     )
+    gamma: float = Field(
+        default=0.01,
+        gt=0,
+        lt=1,
+        description="Share of the rows from which on a group's range of probability is audited",
+    )
+    alpha_abs: float = Field(
+        default=0.02, gt=0, le=1, description="How far off a group's range of probability may be, in probability"
+    )
+    alpha_rel: float = Field(
+        default=0.1, ge=0, le=1, description="The same as a share of the range's middle; the larger of both counts"
+    )
+    delta: float = Field(
+        default=0.05, gt=0, lt=1, description="Probability that a certificate, or the patches, claim too much"
+    )
+    kappa: float = Field(default=1e-6, gt=0, description="Fall of the mean squared error that patches must show")
 
 
 class RefitSection(Section):
@@ -194,6 +211,7 @@ class Config(Section):
     models: list[ScoreModelSection] = Field(
         default_factory=list, description="Several models whose scores are in one record"
     )
+    fusion: FusionSection = FusionSection()
     topics: TopicsSection = TopicsSection()
     log: LogSection = LogSection()
     redis: RedisSection = RedisSection()
@@ -219,6 +237,10 @@ class Config(Section):
         m = self.model
         return (ScoreModel(m.name, m.name_path, m.version, m.version_path, scores.score or _SCORE_PATH, scores.scale),)
 
+    def fused(self) -> Fusion | None:
+        """What is fused of the scores of a record, None where nothing is."""
+        return fusion_of(self.fusion, self.models)
+
     @model_validator(mode="before")
     @classmethod
     def _score_has_a_path(cls, given: Any) -> Any:
@@ -233,6 +255,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _models_are_sound(self) -> Config:
         check_models(self.model, self.models, self.scores.score)
+        check_fusion(self.fusion, self.models, self.model.max_keys)
         return self
 
     @model_validator(mode="after")

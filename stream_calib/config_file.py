@@ -217,10 +217,12 @@ def _rendered(section: BaseModel, path: tuple[str, ...], header: str | None = No
 
 
 def _toml_value(value: Any) -> str:
-    """A text, a list of texts, or a table of either, on one line."""
+    """A text, a number, a list of texts, or a table of any, on one line."""
     if isinstance(value, dict):
         items = ", ".join(f"{_toml_text(k)} = {_toml_value(v)}" for k, v in value.items())
         return f"{{ {items} }}" if items else "{}"
+    if isinstance(value, float):
+        return json.dumps(value)
     return f"[{', '.join(map(_toml_text, value))}]" if isinstance(value, list) else _toml_text(value)
 
 

@@ -14,6 +14,12 @@ from stream_calib.events.identity import UNIT_BUCKETS
 
 def configured_keys(config: Config) -> tuple[ModelKey, ...]:
     """The model keys that are constants of the configuration; the others, named by the records, are found in them."""
+    fused = config.fused()
+    return scored_keys(config) if fused is None else (*scored_keys(config), fused.key)
+
+
+def scored_keys(config: Config) -> tuple[ModelKey, ...]:
+    """Those among them whose scores are in the records; the fused one is made of these."""
     return tuple(model.key for model in config.score_models() if model.key is not None)
 
 

@@ -15,7 +15,7 @@ from stream_calib.events.contracts import ModelKey
 
 ScoreScale = Literal["probability", "logit", "percent"]
 
-_DEFAULT_VERSION = "1"
+DEFAULT_VERSION = "1"
 
 
 class ScoreModel(NamedTuple):
@@ -110,7 +110,7 @@ def check_models(model: ModelSection, models: Sequence[ScoreModelSection], score
 
 
 def _with_version(given: dict[str, Any]) -> dict[str, Any]:
-    return given if {"version", "version_path"} & given.keys() else {**given, "version": _DEFAULT_VERSION}
+    return given if {"version", "version_path"} & given.keys() else {**given, "version": DEFAULT_VERSION}
 
 
 def _one_of(what: str, constant: str | None, path: str | None) -> None:

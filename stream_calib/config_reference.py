@@ -51,6 +51,14 @@ score = "scores.abuse"
 scale = "logit"
 ```
 
+and `[fusion]` makes one score of them, which is calibrated too ([fusion.md](fusion.md)):
+
+```toml
+[fusion]
+name = "misuse"
+members = { fraud = 0.6, abuse = 0.4 }
+```
+
 * **Durations** are text with a unit: `"500ms"`, `"30s"`, `"5m"`, `"24h"`, `"7d"`. Where `"off"` is allowed, it says so.
 * **Paths** name fields of the users' records with dots: `prediction.p_default`. A field whose name is literally the
   whole path wins over the nested one.

@@ -14,7 +14,7 @@ import numpy as np
 from stream_calib import metrics
 from stream_calib.config import Config
 from stream_calib.errors import FencedError, PositionLostError, StateUnavailableError, TransportError
-from stream_calib.events.contracts import Decoded, ScoreBatch
+from stream_calib.events.contracts import Decoded
 from stream_calib.events.control import clock_record
 from stream_calib.snapshot.served_models import ServedModels
 from stream_calib.transport.port import Consumer, Log, Outgoing, PolledBatch, TopicPartition
@@ -148,11 +148,11 @@ class Calibrate(Role):
             self._go_back(polled)
             raise
         with batch.stage("encode"):
-            outputs = transform.encode(records, decoded, scores, calibrated)
+            outputs = transform.encode(records, decoded, calibrated)
         with batch.stage("commit"):
             self._consumer.commit(outputs, {p: r.end for p, r in polled.ranges.items()})
         self._committed(polled.ranges)
-        self._count(polled, decoded, scores, calibrated)
+        self._count(polled, decoded, calibrated)
 
     def _keep_interval(self) -> None:
         """Waits where the last batch was polled less than `batch_interval` ago and was not a full one."""
@@ -223,7 +223,8 @@ class Calibrate(Role):
         for partition in partitions:
             self._passed.pop(partition, None)
 
-    def _count(self, polled: PolledBatch, decoded: Decoded, scores: ScoreBatch, calibrated: Calibrated) -> None:
+    def _count(self, polled: PolledBatch, decoded: Decoded, calibrated: Calibrated) -> None:
+        scores = calibrated.scores
         rows = np.bincount(scores.key_index, minlength=len(scores.keys)).tolist()
         for key, how, count in zip(scores.keys, calibrated.served, rows, strict=True):
             metrics.SCORES_SERVED.labels(str(key), how.status).inc(count)

@@ -14,6 +14,7 @@ from stream_calib.events.blocks import blocks_of
 from stream_calib.events.contracts import Decoded, ModelKey, ScoreBatch
 from stream_calib.events.control import clock_record
 from stream_calib.events.dead_letters import dead_letters
+from stream_calib.events.fused_scores import FusedScores, with_fused
 from stream_calib.events.output_members import ServedAs
 from stream_calib.events.outputs import Headers, OutputEncoder
 from stream_calib.events.score_decoder import ScoreDecoder
@@ -24,12 +25,16 @@ _PARTITION = attrgetter("source.partition")
 
 
 class Calibrated(NamedTuple):
-    """What is served for the n scores of a batch."""
+    """What is served for a batch."""
 
+    scores: ScoreBatch
+    """n scores: those of the records, and the fused ones."""
     probability: NDArray[np.float64]
     """(n,) in [0, 1]."""
     served: list[ServedAs]
-    """For each of the batch's model keys."""
+    """For each of the model keys of `scores`."""
+    counted: NDArray[np.bool_]
+    """(n,) whether the row goes on to the monitor."""
 
 
 class Transform:
@@ -42,6 +47,8 @@ class Transform:
         self._max_dead_letter_bytes = config.records.max_dead_letter_bytes
         self._decoder = ScoreDecoder(config, admit)
         self._encoder = OutputEncoder(config)
+        fusion = config.fused()
+        self._fusion = None if fusion is None else FusedScores(fusion)
 
     def oddities(self) -> dict[str, int]:
         """Kind -> how often, since this was made: what was accepted although something was wrong with it."""
@@ -60,36 +67,50 @@ class Transform:
         return decoded, decoded.scores
 
     def calibrate(self, batch: ScoreBatch, serving: Callable[[ModelKey], Serving]) -> Calibrated:
-        """All scores of one model key by one snapshot, which `serving` gives; by the raw score where it gives none."""
-        probability = batch.score.copy()
-        served = []
-        for key, rows in zip(batch.keys, batch.rows_by_key(), strict=True):
-            held, status = serving(key)
-            if held is not None:
-                probability[rows] = held.apply(
-                    batch.score[rows], batch.signature_index[rows], batch.signatures, batch.event_time_ms[rows]
-                )
-            served.append(ServedAs(held.version if held else "", status))
-        return Calibrated(probability, served)
+        """All scores of one model key by one snapshot, which `serving` gives; by the raw score where it gives none.
+        Then likewise what is fused of them."""
+        of_records = _by_snapshots(batch, serving)
+        if self._fusion is None or not len(batch.score):
+            return of_records
+        fused = self._fusion.of(batch, of_records.probability, of_records.served)
+        if not len(fused.batch.score):
+            return of_records
+        of_fused = _by_snapshots(fused.batch, serving)
+        scores, order = with_fused(batch, fused.batch)
+        probability = np.concatenate([of_records.probability, of_fused.probability])[order]
+        counted = np.concatenate([of_records.counted, fused.counted])[order]
+        return Calibrated(scores, probability, of_records.served + of_fused.served, counted)
 
-    def encode(
-        self, records: Sequence[Record], decoded: Decoded, batch: ScoreBatch, calibrated: Calibrated
-    ) -> list[Outgoing]:
+    def encode(self, records: Sequence[Record], decoded: Decoded, calibrated: Calibrated) -> list[Outgoing]:
         """Everything that the batch writes, in an order that keeps each partition's."""
-        outputs = self._encoder.encode(records, batch, *calibrated)
+        batch, counted = calibrated.scores, calibrated.counted
+        outputs = self._encoder.encode(records, batch, calibrated.probability, calibrated.served)
         if decoded.rejects:
             if self._passthrough:
                 outputs += self._encoder.passthrough(records, decoded.rejects)
             outputs += dead_letters(self._topics.dead_letters, records, decoded.rejects, self._max_dead_letter_bytes)
         topic = self._topics.blocks
         for partition, rows, clock in _segments(records, decoded, batch):
-            for key_rows, key, how in _by_key(batch, rows, calibrated.served):
+            for key_rows, key, how in _by_key(batch, rows[counted[rows]], calibrated.served):
                 for block in blocks_of(batch, key_rows, key, how.snapshot, calibrated.probability):
                     outputs.append(Outgoing(topic, None, block, (), partition))
             if clock is not None:
                 value, headers = clock
                 outputs.append(Outgoing(topic, None, value, headers, partition))
         return outputs
+
+
+def _by_snapshots(batch: ScoreBatch, serving: Callable[[ModelKey], Serving]) -> Calibrated:
+    probability = batch.score.copy()
+    served = []
+    for key, rows in zip(batch.keys, batch.rows_by_key(), strict=True):
+        held, status = serving(key)
+        if held is not None:
+            probability[rows] = held.apply(
+                batch.score[rows], batch.signature_index[rows], batch.signatures, batch.event_time_ms[rows]
+            )
+        served.append(ServedAs(held.version if held else "", status))
+    return Calibrated(batch, probability, served, np.ones(len(probability), dtype=bool))
 
 
 def _segments(

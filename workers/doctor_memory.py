@@ -41,7 +41,8 @@ def estimate(config: Config, events_per_s: float, stores: Sequence[StateStore]) 
     windows = config.windows
     kept_ms = windows.horizon_ms + windows.score_lateness_ms + windows.label_lateness_ms
     kept_ms += (windows.keep_panes + 2) * windows.pane_ms
-    pending = round(events_per_s * len(config.score_models()) * kept_ms / 1_000)
+    scores = len(config.score_models()) + (config.fused() is not None)
+    pending = round(events_per_s * scores * kept_ms / 1_000)
     measured = [found for store in stores if (found := _bytes_a_pane(store)) is not None]
     a_day = round(sum(measured) * _DAY_MS / windows.pane_ms) if measured else None
     return Estimate(events_per_s, pending, pending * PENDING_SCORE_BYTES, a_day)

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_calib.config import Config
 from stream_calib.config_models import ScoreModel
 from stream_calib.events.contracts import RefusedScore, ScoreBatch
 from stream_calib.events.json_decoding import JsonObject
@@ -29,6 +30,15 @@ class ServedAs(NamedTuple):
     snapshot: str
     """Version of the snapshot, "" for none."""
     status: Status
+
+
+def output_models(config: Config) -> tuple[ScoreModel, ...]:
+    """The models that an output may have a member of: those of the records, then the fused one."""
+    fused = config.fused()
+    if fused is None:
+        return config.score_models()
+    name, version = fused.key
+    return (*config.score_models(), ScoreModel(name, None, version, None, "", "probability"))
 
 
 class MemberEncoder:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stream_calib.config import Config
 from stream_calib.events.contracts import Reject, RejectReason, ScoreBatch
 from stream_calib.events.json_decoding import BadJson, JsonDecoder
-from stream_calib.events.output_members import MemberEncoder, ServedAs
+from stream_calib.events.output_members import MemberEncoder, ServedAs, output_models
 from stream_calib.transport.port import Outgoing, Record, TopicPartition
 
 OUTPUT_FIELD = "stream_calib"
@@ -56,7 +56,7 @@ class OutputEncoder:
         self._topic = config.topics.calibrated
         self._enrich = config.serving.output == "enrich"
         self._several = bool(config.models)
-        self._members = MemberEncoder(config.score_models())
+        self._members = MemberEncoder(output_models(config))
         self._json = JsonDecoder(config.records.max_record_bytes, config.records.max_depth)
         self._max_passthrough_bytes = config.records.max_dead_letter_bytes
 

@@ -56,7 +56,7 @@ class RequestReader:
     names of its own. Not thread-safe."""
 
     def __init__(self, config: Config) -> None:
-        self._models = config.score_models()
+        self._models, self._fused = config.score_models(), config.fused()
         self._attributes = list(config.scores.attributes)
         self._has_units = config.scores.unit is not None
         self._signatures = SignatureReader({name: name for name in self._attributes}, config.scores.max_value_bytes)
@@ -69,6 +69,11 @@ class RequestReader:
         """
         named = [m for m in self._models if name is None or m.name is None or m.name == name]
         found = [m for m in named if version is None or m.version is None or m.version == version]
+        if not found and self._fused is not None and name == self._fused.key.model:
+            raise RequestError(
+                f"{name} is fused of several models' scores in one record of the score topic, and a request has those of"
+                f" one; ask for {', '.join(self._fused.weights)}, or send the records to the topic"
+            )
         if not found:
             known = ", ".join(map(_shown, self._models))
             raise RequestError(f"no model {name or '(any)'}/{version or '(any)'} is configured; there are: {known}")

@@ -11,7 +11,7 @@ from concurrent.futures import TimeoutError as NotInTimeError
 from typing import NamedTuple
 
 from stream_calib.config import Config
-from stream_calib.config_identity import configured_keys
+from stream_calib.config_identity import scored_keys
 from stream_calib.config_values import mask_url
 from stream_calib.errors import RequestError, SnapshotError, StateUnavailableError, StreamCalibError
 from stream_calib.events.contracts import ModelKey
@@ -94,7 +94,7 @@ class SnapshotWatch:
 
     def not_ready(self) -> str | None:
         """Why one of the configured model keys cannot be served; None where all can be."""
-        for key in configured_keys(self._config):
+        for key in scored_keys(self._config):
             followed = self._followed.get(key)
             if followed is None:
                 return f"waits for the state: {self._failure or 'not read yet'}"
@@ -180,7 +180,7 @@ class SnapshotWatch:
         fresh = [k for k in self._followed if now - self._used_ms.setdefault(k, now) <= _FORGOTTEN_AFTER_MS]
         followed: dict[ModelKey, Followed] = {}
         refused: dict[ModelKey, Exception] = {}
-        for key in dict.fromkeys((*configured_keys(self._config), *fresh, *wanted)):
+        for key in dict.fromkeys((*scored_keys(self._config), *fresh, *wanted)):
             try:
                 if not models.admit(key):
                     refused[key] = RequestError(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from stream_calib.config import Config
-from stream_calib.config_identity import configured_keys
+from stream_calib.config_identity import configured_keys, scored_keys
 from stream_calib.config_values import duration_text
 from stream_calib.errors import SnapshotError, StateUnavailableError, TooManyModelsError
 from stream_calib.events.contracts import ModelKey
@@ -51,7 +51,7 @@ class ServedModels:
         self._registry, self._state_of, self._clock_ms = registry, state_of, clock_ms
         self._serving = config.serving
         self._attributes = list(config.scores.attributes)
-        self._constants = configured_keys(config)
+        self._constants, self._scored = configured_keys(config), scored_keys(config)
         self._max_keys = config.model.max_keys
         self._followers: dict[ModelKey, SnapshotFollower] = {}
         self._used_ms: dict[ModelKey, int] = {}
@@ -113,10 +113,11 @@ class ServedModels:
 
     def waited_for(self) -> list[ModelKey]:
         """With ``bootstrap = "wait"``: the constants of the configuration that have no snapshot yet. A key that comes
-        from records is served the raw score before its first one: what waits for it would hold up all others."""
+        from records is served the raw score before its first one: what waits for it would hold up all others. So is the
+        fused one: only what is served can become its first snapshot."""
         if self._serving.bootstrap != "wait":
             return []
-        return [key for key in self._constants if self._held(key) is None]
+        return [key for key in self._scored if self._held(key) is None]
 
     def admit(self, key: ModelKey) -> bool:
         """Whether the deployment may have this key; a new one is registered."""

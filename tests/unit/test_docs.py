@@ -128,7 +128,14 @@ SETTINGS = frozenset(setting_names())
 SECTIONS = frozenset(name for name in SETTINGS if any(other.startswith(f"{name}.") for other in SETTINGS))
 OF_RECORDS = frozenset({"scores.fraud", "scores.abuse"})
 """Paths within records, in examples."""
-FREE_TABLES = ("log.client", "log.client_secrets", "redis.client", "redis.client_secrets", "scores.attributes")
+FREE_TABLES = (
+    "fusion.members",
+    "log.client",
+    "log.client_secrets",
+    "redis.client",
+    "redis.client_secrets",
+    "scores.attributes",
+)
 
 
 def is_setting(name: str) -> bool:

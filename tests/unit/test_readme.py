@@ -50,7 +50,7 @@ def test_the_score_sent_is_served_as_shown(tmp_path: Path, redis_url: str) -> No
         transform = Transform(config)
         decoded, batch = transform.decode(records)
         served = transform.calibrate(batch, lambda key: Serving(None, "identity"))
-        outputs = transform.encode(records, decoded, batch, served)
+        outputs = transform.encode(records, decoded, served)
         log.produce(outputs)
         printed = run(read)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stream_calib.config import Config
 from stream_calib.config_file import load_config, redacted, tomllib
+from stream_calib.config_fusion import Fusion
 from stream_calib.config_models import ScoreModel
 from stream_calib.config_values import duration_text, mask_url
 from stream_calib.errors import ConfigurationError
@@ -231,6 +232,51 @@ def test_models_that_contradict_each_other_or_the_rest(file: Path, lines: str, e
     (fault,) = refusal(file, TWO_MODELS + lines)
 
     assert expected in fault
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ('version = "2"', "fusion.name must be given"),
+        ("members = {fraud = 1}", "fusion.name must be given"),
+        ('name = "a b"', "'a b'"),
+        ('name = "fraud"', "fusion.name = 'fraud' is one of [[models]]"),
+        ('name = "f"\nmembers = {spam = 1}', "fusion.members: 'spam' is none of [[models]]; there are: fraud, abuse"),
+        ('name = "f"\nmembers = {fraud = -1, abuse = 2}', "members.fraud = -1.0; a weight is a finite number"),
+        ('name = "f"\nmembers = {fraud = inf}', "fusion.members.fraud = Infinity: Input should be a finite number"),
+        ('name = "f"\nmembers = {fraud = "1"}', 'fusion.members.fraud = "1": must be a number, without quotes'),
+        ('name = "f"\nmembers = {fraud = 0, abuse = 0.0}', "at least one model needs a weight above 0"),
+        ('name = "f"\nweights = [1]', "fusion.weights: unknown key"),
+        ('name = "f"\n[model]\nmax_keys = 2', "2 [[models]] and the fused one, and model.max_keys = 2"),
+    ],
+)
+def test_a_fusion_that_contradicts_itself_or_the_models(file: Path, lines: str, expected: str) -> None:
+    (fault,) = refusal(file, f"{TWO_MODELS}[fusion]\n{lines}")
+
+    assert expected in fault
+
+
+def test_one_model_cannot_be_fused(file: Path) -> None:
+    (fault,) = refusal(file, with_lines("fusion", 'name = "f"'))
+
+    assert "fusion needs two or more [[models]], there are 0" in fault
+
+
+def test_all_models_are_fused_alike_where_no_members_are_given(file: Path) -> None:
+    file.write_text(TWO_MODELS + '[fusion]\nname = "f"')
+
+    assert load_config(file, {}).fused() == Fusion(ModelKey("f", "1"), {"fraud": 1.0, "abuse": 1.0})
+
+
+def test_members_have_the_weights_that_are_given(file: Path) -> None:
+    file.write_text(TWO_MODELS + '[fusion]\nname = "f"\nversion = "2"\nmembers = {abuse = 3, fraud = 0.25}')
+    config = load_config(file, {})
+
+    fused = config.fused()
+    assert fused == Fusion(ModelKey("f", "2"), {"fraud": 0.25, "abuse": 3.0})
+    assert list(fused.weights) == ["fraud", "abuse"]
+    file.write_text(redacted(config), encoding="utf-8")
+    assert load_config(file, {}) == config
 
 
 def test_a_deployment_without_a_model_is_refused(file: Path) -> None:

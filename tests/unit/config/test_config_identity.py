@@ -78,6 +78,13 @@ def test_what_leaves_counts_comparable_leaves_the_hash(change: dict[str, Any]) -
             },
             (ModelKey("b", "1"), ModelKey("a", "1")),
         ),
+        (
+            {
+                "models": [{"name": "b", "score": "x"}, {"name": "a", "score": "z"}],
+                "fusion": {"name": "f", "version": "2"},
+            },
+            (ModelKey("b", "1"), ModelKey("a", "1"), ModelKey("f", "2")),
+        ),
     ],
 )
 def test_model_keys_of_the_configuration_are_its_constants(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stream_calib.events.contracts import RejectReason
+from stream_calib.events.fused_scores import FusedScores, with_fused
 from stream_calib.events.output_members import ServedAs, Status
 from stream_calib.events.outputs import OutputEncoder
 from stream_calib.events.score_decoder import ScoreDecoder
@@ -60,3 +61,28 @@ def test_every_reason_and_every_status_is_explained() -> None:
     words = [reason.value for reason in RejectReason] + list(get_args(Status))
 
     assert [word for word in words if f"`{word}`" not in PAGE] == []
+
+
+def test_the_output_of_a_fusion_is_real() -> None:
+    page = (Path(__file__).parents[3] / "docs/fusion.md").read_text(encoding="utf-8")
+    found = re.search(r"<!-- output: fused -->\n```json\n(.*)\n```", page)
+    settings = config(
+        models=[{"name": "tree", "score": "tree"}, {"name": "rules", "score": "rules"}],
+        fusion={"name": "fused", "members": {"tree": 0.7, "rules": 0.3}},
+    )
+    records = [record({"event_id": "A-17", "tree": 0.8, "rules": 0.25, "ts": 1714557600000})]
+    batch = ScoreDecoder(settings).decode(records).scores
+    assert batch is not None
+    served = [SERVED, ServedAs("000009-1c5a7e02d4b8f3a6", "calibrated")]
+    fusion = settings.fused()
+    assert fusion is not None
+    calibrated = np.array([0.6, 0.2])
+    fused = FusedScores(fusion).of(batch, calibrated, served).batch
+    both, _ = with_fused(batch, fused)
+
+    (outgoing,) = OutputEncoder(settings).encode(
+        records, both, np.array([*calibrated, *fused.score]), [*served, ServedAs("", "identity")]
+    )
+
+    assert found is not None
+    assert outgoing.value == found[1].encode()

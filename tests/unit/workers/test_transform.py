@@ -62,7 +62,7 @@ def apply(config: Config, records: list[Record], served: Served | None) -> tuple
     transform = Transform(config)
     decoded, batch = transform.decode(records)
     serving = Serving(served, "calibrated" if served else "identity")
-    return transform.encode(records, decoded, batch, transform.calibrate(batch, lambda key: serving)), decoded
+    return transform.encode(records, decoded, transform.calibrate(batch, lambda key: serving)), decoded
 
 
 def blocks(outputs: list[Outgoing], partition: int) -> list[BlockRows | ClockRecord]:
@@ -172,7 +172,7 @@ def test_each_model_key_is_calibrated_by_its_own_map(config: Config) -> None:
     def serving(key: ModelKey) -> Serving:
         return Serving(SERVED, "calibrated") if key.version == "1" else Serving(None, "identity")
 
-    served = values(transform.encode(records, decoded, batch, transform.calibrate(batch, serving)))
+    served = values(transform.encode(records, decoded, transform.calibrate(batch, serving)))
 
     calibrated = apply(config, [score(0)], SERVED)[0]
     (alone,) = values(calibrated)
