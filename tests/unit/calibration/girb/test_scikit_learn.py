@@ -1,4 +1,4 @@
-"""scikit-learn's own estimator checks, and use inside its pipelines and cross-validation."""
+"""GIRB inside scikit-learn's pipelines, searches and cross-validation."""
 
 import pickle
 from typing import Any
@@ -19,22 +19,6 @@ from sklearn.preprocessing import FunctionTransformer
 from stream_calib.calibration import GIRB, GIRBCV, metrics
 from stream_calib.calibration.calibrator import Calibrator
 from stream_calib.errors import FitError
-from tests.unit.calibration.estimator_checks import OnTheChecksData, check
-
-
-class CheckedGIRB(OnTheChecksData, GIRB):
-    pass
-
-
-class CheckedGIRBCV(OnTheChecksData, GIRBCV):
-    pass
-
-
-@pytest.mark.parametrize(
-    "estimator", [CheckedGIRB(), CheckedGIRBCV(n_groups=(5, 20), prior_strength=(30.0,))], ids=["GIRB", "GIRBCV"]
-)
-def test_scikit_learns_checks(estimator: Calibrator) -> None:
-    check(estimator)
 
 
 @pytest.mark.parametrize("made", [GIRB(strategy=(0.5, 0.8), end_slopes=(0.5, 1.0)), GIRBCV(girb=GIRB(shape="step"))])

@@ -1,6 +1,5 @@
-"""What holds for every baseline: scikit-learn's conventions, refusals, limits, rows and cells, the base map."""
+"""What holds for every baseline: limits, weights, order of rows, rows and cells, the base map."""
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -9,10 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import expit, logit
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from stream_calib.calibration import metrics
 from stream_calib.calibration.baselines import BetaCalibration, CenteredIsotonic, Identity, Isotonic, Platt
@@ -20,18 +15,6 @@ from stream_calib.calibration.baselines.baseline import Baseline
 from stream_calib.calibration.grid import EDGE_LOG_ODDS, N_BINS, locate
 from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.demo.flights import load_flights
-from stream_calib.errors import (
-    ConfigurationError,
-    FitError,
-    LengthMismatchError,
-    NonFiniteInputError,
-    OneClassError,
-    ScoreRangeError,
-    TooFewPositivesError,
-    TooFewRowsError,
-    WeightError,
-)
-from tests.unit.calibration.estimator_checks import OnTheChecksData, check
 
 ALL: list[type[Baseline]] = [Identity, Platt, BetaCalibration, Isotonic, CenteredIsotonic]
 
@@ -55,130 +38,6 @@ def fitted_attributes(fitted: Baseline) -> dict[str, Any]:
     """Without those that tell rows and weights apart."""
     found = {name: value for name, value in vars(fitted).items() if name.endswith("_") and name != "rows_"}
     return {name: value.to_lists() if isinstance(value, BaseMap) else value for name, value in found.items()}
-
-
-class CheckedIdentity(OnTheChecksData, Identity):
-    pass
-
-
-class CheckedPlatt(OnTheChecksData, Platt):
-    pass
-
-
-class CheckedBetaCalibration(OnTheChecksData, BetaCalibration):
-    pass
-
-
-class CheckedIsotonic(OnTheChecksData, Isotonic):
-    pass
-
-
-class CheckedCenteredIsotonic(OnTheChecksData, CenteredIsotonic):
-    pass
-
-
-@pytest.mark.parametrize(
-    "checked", [CheckedIdentity, CheckedPlatt, CheckedBetaCalibration, CheckedIsotonic, CheckedCenteredIsotonic]
-)
-def test_scikit_learns_checks(checked: type[Baseline]) -> None:
-    check(checked())
-
-
-@every_baseline
-class TestConventions:
-    def test_is_cloned_pickled_and_read_as_a_column(self, baseline: type[Baseline]) -> None:
-        made = baseline(min_rows=3, min_positives=2, p_min=0.01, strict=True)
-        assert clone(made).get_params() == {"min_rows": 3, "min_positives": 2, "p_min": 0.01, "strict": True}
-        made.fit(np.array(SCORES)[:, None], LABELS)
-        x = np.linspace(0, 1, 21)
-        stored = pickle.loads(pickle.dumps(made))
-        assert stored.predict(x).tolist() == made.predict(x[:, None]).tolist()
-        assert made.transform(x).tolist() == made.predict(x)[:, None].tolist()
-
-    def test_is_a_step_of_a_pipeline(self, baseline: type[Baseline]) -> None:
-        pipeline = make_pipeline(FunctionTransformer(expit), baseline())
-        predicted = pipeline.fit(logit(np.array(SCORES))[:, None], LABELS).predict(logit(np.array(SCORES))[:, None])
-        np.testing.assert_allclose(predicted, baseline().fit(SCORES, LABELS).predict(SCORES), rtol=1e-9)
-
-    def test_before_a_fit_it_says_so(self, baseline: type[Baseline]) -> None:
-        with pytest.raises(NotFittedError):
-            baseline().predict([0.5])
-        with pytest.raises(NotFittedError):
-            baseline().base_map()
-
-    def test_the_input_is_left_as_it_was(self, baseline: type[Baseline]) -> None:
-        score, label = np.array([0.9, 0.1, -0.0, 0.5]), np.array([1, 0, 0, 1])
-        before = score.tobytes(), label.tobytes()
-        baseline().fit(score, label).predict(score)
-        assert (score.tobytes(), label.tobytes()) == before
-
-
-@every_baseline
-class TestRefusals:
-    @pytest.mark.parametrize(
-        ("score", "label", "weight", "error", "message"),
-        [
-            ([0.1, 0.9], [0, 0], None, OneClassError, "all 2 labels are 0"),
-            ([0.1, 0.9, 0.5], [1, 0, 1], [1, 0, 1], OneClassError, "all 2 labels are 1"),
-            ([], [], None, TooFewRowsError, "0 labelled rows; 2 are needed"),
-            ([0.1], [1], None, TooFewRowsError, "1 labelled rows; 2 are needed"),
-            ([0.1, np.nan], [0, 1], None, NonFiniteInputError, "1 scores are NaN or infinite"),
-            ([0.1, 0.2], [0, 1], [1, np.inf], NonFiniteInputError, "1 weights are NaN or infinite"),
-            ([0.1, 1.2], [0, 1], None, ScoreRangeError, "1 scores lie outside"),
-            ([0.1, 0.2], [0, 1, 1], None, LengthMismatchError, "one label"),
-            ([0.1, 0.2], [0, 1], [1, -1], WeightError, "1 weights are negative"),
-            ([0.1, 0.2], [0, 1], [0, 0], WeightError, "all weights are 0"),
-            ([0.1, 0.2], [0, 2], None, FitError, "labels must be 0 or 1"),
-            ([[0.1, 0.2]], [0], None, FitError, "give one score a row"),
-        ],
-    )
-    def test_data_without_a_fit_have_their_own_error(
-        self,
-        baseline: type[Baseline],
-        score: list[Any],
-        label: list[Any],
-        weight: list[float] | None,
-        error: type[FitError],
-        message: str,
-    ) -> None:
-        with pytest.raises(FitError, match=message) as raised:
-            baseline().fit(score, label, weight)
-        assert type(raised.value) is error
-
-    def test_minimum_rows_and_positives(self, baseline: type[Baseline]) -> None:
-        score, label = np.linspace(0, 1, 100), np.arange(100) >= 90
-        baseline(min_rows=100, min_positives=10).fit(score, label)
-        with pytest.raises(TooFewRowsError, match="100 labelled rows; 101 are needed"):
-            baseline(min_rows=101).fit(score, label)
-        with pytest.raises(TooFewPositivesError, match="10 positives; at least 11"):
-            baseline(min_positives=11).fit(score, label)
-        with pytest.raises(TooFewPositivesError, match="10 negatives; at least 11"):
-            baseline(min_positives=11).fit(score, ~label)
-
-    @pytest.mark.parametrize("p_min", [0.5, -0.1, np.nan])
-    def test_limits_without_sense(self, baseline: type[Baseline], p_min: float) -> None:
-        with pytest.raises(ConfigurationError, match="it must lie in"):
-            baseline(p_min=p_min).fit(SCORES, LABELS)
-
-    @pytest.mark.parametrize(("score", "error"), [([1.5], ScoreRangeError), ([np.nan], NonFiniteInputError)])
-    def test_predicting_what_is_no_score(
-        self, baseline: type[Baseline], score: list[float], error: type[FitError]
-    ) -> None:
-        with pytest.raises(error):
-            baseline().fit(SCORES, LABELS).predict(score)
-
-    def test_cells(self, baseline: type[Baseline]) -> None:
-        n, k = np.zeros(N_BINS), np.zeros(N_BINS)
-        with pytest.raises(TooFewRowsError):
-            baseline().fit_cells(n, k)
-        n[5], k[5] = 10, 11
-        with pytest.raises(FitError, match="above its labelled rows"):
-            baseline().fit_cells(n, k)
-        k[5] = 10
-        with pytest.raises(OneClassError):
-            baseline().fit_cells(n, k)
-        with pytest.raises(LengthMismatchError):
-            baseline().fit_cells(n[:400], k[:400])
 
 
 @every_baseline
