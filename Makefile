@@ -11,7 +11,7 @@ RUNS ?= 5
 DAYS ?= 12
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast faults test-compose test-deploy lint format lock docs
+.PHONY: help setup demo test test-fast faults test-compose test-deploy lint format lock docs pictures
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
@@ -58,6 +58,9 @@ lock: setup ## Renew requirements.lock for every supported Python
 docs: setup ## Write the pages that are made from the code
 	$(BIN)/stream-calib config schema --markdown > docs/configuration.md
 	$(BIN)/python -m stream_calib.metrics_reference > docs/metrics.md
+
+pictures: setup ## Make the pictures of docs/calibration.md from the flights, in less than a minute
+	$(BIN)/python docs/pictures
 
 # Two stamps: the dependencies (minutes) follow the lock, the project itself (seconds) follows its own metadata.
 $(VENV)/.dependencies: requirements.lock
