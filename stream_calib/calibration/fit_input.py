@@ -46,7 +46,7 @@ class Counts:
 
 def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
     """Scores (n,) float64 from (n,) or (n, 1). Raises NonFiniteInputError, ScoreRangeError, FitError (other shapes)."""
-    score = _numbers("scores", scores)
+    score = checked_numbers("scores", scores)
     if score.ndim == 2 and score.shape[1] == 1:
         score = score[:, 0]
     if score.ndim != 1:
@@ -65,7 +65,7 @@ def counts_of_rows(scores: ArrayLike, labels: ArrayLike | None, weights: ArrayLi
     if labels is None:
         raise FitError("a calibrator requires y to be passed, but the target y is None; give a label of 0 or 1 a row")
     score, label = checked_scores(scores), np.asarray(labels)
-    weight = None if weights is None else _numbers("weights", weights)
+    weight = None if weights is None else checked_numbers("weights", weights)
     if label.shape != score.shape or (weight is not None and weight.shape != score.shape):
         shapes = f"{score.shape}, labels {label.shape}, weights {None if weight is None else weight.shape}"
         raise LengthMismatchError(f"scores {shapes}: there must be one label, and one weight if any, for each score")
@@ -125,7 +125,7 @@ def _sorted_rows(
 
 def counts_of_cells(labelled: ArrayLike, positives: ArrayLike) -> Counts:
     """Counts from sums per grid bin, (402,) each; empty bins are left out. Raises as `Calibrator.fit_cells`."""
-    n, k = _numbers("labelled", labelled), _numbers("positives", positives)
+    n, k = checked_numbers("labelled", labelled), checked_numbers("positives", positives)
     if n.shape != (N_BINS,) or k.shape != (N_BINS,):
         raise LengthMismatchError(f"labelled {n.shape}, positives {k.shape}: give {N_BINS} counts, one a grid bin")
     _check_finite("positives", k)
@@ -146,7 +146,8 @@ def counts_by_score(
     )
 
 
-def _numbers(what: str, given: ArrayLike) -> NDArray[np.float64]:
+def checked_numbers(what: str, given: ArrayLike) -> NDArray[np.float64]:
+    """The given numbers as float64, of whatever shape. Raises FitError for text, None, objects and sparse matrices."""
     if issparse(given):
         raise FitError(f"{what} are a sparse matrix; sparse input is not taken, give an array")
     values = np.asarray(given)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stream_calib.calibration.fit_input import checked_numbers
 from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError
 
 LOG_LOSS_CLIP = 1e-6
@@ -35,11 +36,11 @@ class Evaluated:
     def of_rows(cls, label: ArrayLike, probability: ArrayLike, weight: ArrayLike | None) -> Evaluated:
         """From labels (n,) of 0 and 1, probabilities (n,) in [0, 1], weights (n,) >= 0 or None (all 1).
 
-        Raises LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError; FitError for other labels or no
-        rows.
+        Raises LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError; FitError for other labels,
+        text or None, or no rows.
         """
-        value, y = np.asarray(probability, dtype=np.float64), np.asarray(label)
-        w = np.ones(y.shape) if weight is None else np.asarray(weight, dtype=np.float64)
+        value, y = checked_numbers("probabilities", probability), checked_numbers("labels", label)
+        w = np.ones(y.shape) if weight is None else checked_numbers("weights", weight)
         if y.shape != w.shape:
             raise LengthMismatchError(f"labels {y.shape}, weights {w.shape}: both need the same shape (n,)")
         if not ((y == 0) | (y == 1)).all():
@@ -51,10 +52,10 @@ class Evaluated:
         """From probabilities (k,) and numbers of labelled rows and positives (k,) that have them.
 
         Raises LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError; FitError where no rows are
-        labelled.
+        labelled, and for text or None.
         """
-        n = np.asarray(labelled, dtype=np.float64)
-        return cls._checked(np.asarray(value, dtype=np.float64), n, np.asarray(positives, dtype=np.float64), n)
+        n = checked_numbers("labelled", labelled)
+        return cls._checked(checked_numbers("probabilities", value), n, checked_numbers("positives", positives), n)
 
     @classmethod
     def _checked(

@@ -49,8 +49,8 @@ def isotonic_band(data: Evaluated, confidence: float, overdispersion: float) -> 
     first, last = np.triu_indices(b)
 
     def over_ranges(column: NDArray[np.float64]) -> NDArray[np.float64]:
-        up_to = np.append(0.0, np.cumsum(column))
-        return np.asarray(up_to[last + 1] - up_to[first], dtype=np.float64)
+        # Not as differences of one running sum: a light bin after a heavy one would vanish in its rounding.
+        return np.concatenate([np.cumsum(column[begin:]) for begin in range(b)])
 
     labelled, squared = over_ranges(bins.labelled), over_ranges(bins.labelled**2 / bins.effective_rows)
     rate = np.clip(over_ranges(bins.positives) / labelled, 0.0, 1.0)

@@ -33,6 +33,9 @@ def _fixed_point(data: Evaluated) -> float:
     spectrum = _residual_spectrum(data)
     if _smoothed(spectrum, 0.0) <= 0:
         return 0.0
+    if _smoothed(spectrum, 1.0) >= 1.0:
+        # Every label is the opposite of a sure probability; there is no root to enclose.
+        return 1.0
     return float(brentq(lambda bandwidth: _smoothed(spectrum, bandwidth) - bandwidth, 0.0, 1.0, xtol=1e-10))
 
 

@@ -101,3 +101,12 @@ def test_the_band_says_nothing_outside_of_the_rows() -> None:
     assert 0.3 < lower[2] < 0.5 < upper[2] < 0.7
     assert lower[3] == lower[2]
     assert upper[1] == upper[2]
+
+
+def test_light_rows_after_a_heavy_one_have_a_band() -> None:
+    p = np.linspace(0.1, 0.9, 200)
+    weight = np.where(np.arange(200) == 20, 1e12, 1e-12)
+    band = corp_curve(np.arange(200) % 2, p, weight).band
+    assert np.isfinite([band.lower, band.upper]).all()
+    assert (band.lower >= 0).all()
+    assert (band.upper <= 1).all()

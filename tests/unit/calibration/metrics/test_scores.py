@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -66,3 +68,23 @@ def test_brier_decomposition_by_hand() -> None:
 def test_label_and_probability_in_the_wrong_order_are_refused() -> None:
     with pytest.raises(FitError, match="labels must be 0 or 1"):
         metrics.log_loss([0.2, 0.7], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("labels", "probabilities", "weights", "message"),
+    [
+        (np.array([0, 1], dtype=object), [0.2, 0.7], None, "labels have dtype object; numbers are needed"),
+        (["no", "yes"], [0.2, 0.7], None, "labels have dtype <U3; numbers are needed"),
+        ([0, 1], ["0.2", "0.7"], None, "probabilities have dtype <U3; numbers are needed"),
+        ([0, 1], [None, 0.7], None, "probabilities have dtype object; numbers are needed"),
+        ([0, 1], [0.2, 0.7], ["a", "b"], "weights have dtype <U1; numbers are needed"),
+    ],
+)
+def test_text_and_objects_are_never_guessed_at(labels: Any, probabilities: Any, weights: Any, message: str) -> None:
+    with pytest.raises(FitError, match=message):
+        metrics.log_loss(labels, probabilities, weights)
+
+
+def test_counts_of_text_are_refused() -> None:
+    with pytest.raises(FitError, match="labelled have dtype <U1; numbers are needed"):
+        metrics.log_loss_of_counts([0.2], ["3"], [1])

@@ -82,3 +82,9 @@ def test_true_probabilities_come_near_0_with_more_rows() -> None:
         shown.append(smooth_ece(rng.random(n) < p, p))
     assert shown[1] < shown[0] / 3
     assert smooth_ece_of_counts([0.25], [4000], [1000]) == 0.0
+
+
+@pytest.mark.parametrize(("label", "probability"), [(0, 1.0), (1, 0.0)])
+def test_sure_and_always_wrong_is_an_error_of_1(label: int, probability: float) -> None:
+    assert smooth_ece([label] * 3, [probability] * 3) == 1.0
+    assert smooth_ece_of_counts([probability], [3], [3 * label]) == 1.0
