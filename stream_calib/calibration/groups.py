@@ -83,11 +83,15 @@ def family_rule(attributes: Sequence[str], all_attributes: Sequence[str]) -> Fam
 def predicate_rule(name: str, admitted: Mapping[str, Iterable[str]], all_attributes: Sequence[str]) -> FamilyRule:
     """A named predicate: the conjunction over attributes of "its value is one of these".
 
-    Raises ConfigurationError for an unknown attribute, or where nothing is asked.
+    Raises ConfigurationError for an unknown attribute, values that are no list of texts, or where nothing is asked.
     """
     if not name or not admitted:
         raise ConfigurationError(f"predicate {name!r} needs a name and at least one attribute with its values")
+    text = [attribute for attribute, values in admitted.items() if isinstance(values, str)]
     sets = tuple(frozenset(values) for values in admitted.values())
+    # A text is a list of its letters too, which nobody means.
+    if text or not all(isinstance(value, str) for values in sets for value in values):
+        raise ConfigurationError(f"predicate {name!r} admits {dict(admitted)}; give a list of texts for each attribute")
     return FamilyRule(tuple(admitted), _positions(tuple(admitted), all_attributes), name, sets)
 
 

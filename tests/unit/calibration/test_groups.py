@@ -34,3 +34,9 @@ def test_an_unknown_attribute_is_named() -> None:
         family_rule(("zone",), ["carrier"])
     with pytest.raises(ConfigurationError, match="at least one attribute"):
         predicate_rule("none", {}, ["carrier"])
+
+
+@pytest.mark.parametrize("admitted", ["UA", [1, 2], ["UA", None]])
+def test_values_that_a_predicate_admits_are_lists_of_texts(admitted: list[str]) -> None:
+    with pytest.raises(ConfigurationError, match="predicate 'big' admits .*; give a list of texts"):
+        predicate_rule("big", {"carrier": admitted}, ["carrier"])
