@@ -13,6 +13,9 @@ from stream_calib.errors import FitError, TooFewRowsError
 Fold = tuple[Counts, Counts]
 """What is fitted to, and what is held out."""
 
+_MOST = 2.0**53
+"""Above which float64 does not hold every whole number."""
+
 
 def folds_of_rows(counts: Counts, n_folds: int, rng: np.random.Generator) -> Iterator[Fold]:
     """Folds of counts with an entry a row: shuffled, each class dealt out evenly.
@@ -46,6 +49,8 @@ def thinned(counts: Counts, n_folds: int, rng: np.random.Generator) -> Iterator[
     n, k = counts.labelled, counts.positives
     if not ((n == np.floor(n)) & (k == np.floor(k))).all():
         raise FitError("only whole counts can be split at random; give decayed ones as (folds, 402), by unit bucket")
+    if (n > _MOST).any():
+        raise FitError(f"a count of {n.max():g} is no exact number any more; give counts by unit bucket, (folds, 402)")
     even = np.full(n_folds, 1 / n_folds)
     positives, negatives = (rng.multinomial(of.astype(np.int64), even).T.astype(np.float64) for of in (k, n - k))
     return folds_of_counts(counts.score, positives + negatives, positives)

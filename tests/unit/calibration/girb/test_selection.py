@@ -212,3 +212,9 @@ class TestRefusals:
         n[1, 1] = -1
         with pytest.raises(WeightError):
             GIRBCV().fit_cells(n, n)
+
+
+def test_counts_that_are_no_exact_numbers_any_more_are_not_split() -> None:
+    labelled = np.full(N_BINS, 2e19)
+    with pytest.raises(FitError, match="a count of 2e\\+19 is no exact number any more; give counts by unit bucket"):
+        GIRBCV().fit_cells(labelled, labelled / 2)
