@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from stream_calib.calibration.groups import Signature
 from stream_calib.calibration.maps.base_map import EDGES
 from stream_calib.calibration.maps.parts import MapParts
 from stream_calib.calibration.maps.signature_tables import SignatureTables
-from stream_calib.errors import NonFiniteInputError, ScoreRangeError
+from stream_calib.errors import FitError, NonFiniteInputError, ScoreRangeError
 
 StepKind = Literal["base", "offset", "slope", "level", "patch", "kept_increasing"]
 
@@ -75,8 +76,12 @@ def explain(parts: MapParts, score: float, signature: Signature) -> Explanation:
 
     A step's probability is that of the map with the parts up to this one, before projections: what one changes is a
     step of its own, `kept_increasing`. What leaves the event where it is, as a group without a number, is left out.
-    Raises NonFiniteInputError, ScoreRangeError.
+    Raises NonFiniteInputError, ScoreRangeError; FitError for a score that is no number or values that are no text.
     """
+    if not isinstance(score, Real):
+        raise FitError(f"the score is {score!r}; a score is one number")
+    if not all(isinstance(value, str) for value in signature):
+        raise FitError(f"the event's values are {signature!r}; values are text, turn others into text")
     if not np.isfinite(score):
         raise NonFiniteInputError(f"the score is {score}; a score is a finite number")
     if not 0 <= score <= 1:

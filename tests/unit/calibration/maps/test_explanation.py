@@ -12,7 +12,7 @@ from stream_calib.calibration.maps.base_map import STRICT_SLOPE, BaseMap
 from stream_calib.calibration.maps.explanation import explain
 from stream_calib.calibration.maps.parts import FamilyShift, MapParts, PatchRound
 from stream_calib.calibration.maps.served_map import ServedMap
-from stream_calib.errors import NonFiniteInputError, ScoreRangeError
+from stream_calib.errors import FitError, NonFiniteInputError, ScoreRangeError
 from tests.unit.calibration.maps.test_signature_tables import SIGNATURES, some_parts
 
 ATTRIBUTES = ["carrier", "origin"]
@@ -109,3 +109,10 @@ def test_the_steps_lead_to_what_is_served_to_the_bit(parts: MapParts, score: flo
 def test_a_score_that_is_none_is_refused(score: float, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         explain(PARTS, score, ("UA", "EWR"))
+
+
+def test_what_is_no_event_is_refused() -> None:
+    with pytest.raises(FitError, match="the score is 'high'; a score is one number"):
+        explain(PARTS, "high", ("UA", "JFK"))  # type: ignore[arg-type]  # what is tested
+    with pytest.raises(FitError, match="the event's values are .*None.*; values are text"):
+        explain(PARTS, 0.5, (None, "JFK"))  # type: ignore[arg-type]  # what is tested
