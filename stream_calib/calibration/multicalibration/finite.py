@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from stream_calib.calibration.groups import Family, make_family
-from stream_calib.calibration.labelled_cells import LabelledCells
+from stream_calib.calibration.labelled_cells import LabelledCells, together
 from stream_calib.calibration.maps.parts import MapParts
 from stream_calib.calibration.multicalibration.audit import EVERYTHING, FamilyAudit
 from stream_calib.calibration.multicalibration.certificate import Certificate, certify
 from stream_calib.calibration.multicalibration.patches import propose_round
-from stream_calib.calibration.multicalibration.round_search import RoundReport, RoundSearch, ServedCells, together
+from stream_calib.calibration.multicalibration.round_search import RoundReport, RoundSearch, ServedCells
 from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.errors import ConfigurationError, FitError, LengthMismatchError, TooFewRowsError
 
@@ -78,8 +78,8 @@ def multicalibrate_cells(
     `largest_unit`: most labelled rows (or weight) of one unit in any audit or in the certificate. All probabilities are
     those of the map at the centres of the grid's bins.
 
-    Raises TooFewRowsError, LengthMismatchError (other signatures), ConfigurationError (parameters, number of audits),
-    FitError (the map has rounds already).
+    Raises TooFewRowsError, LengthMismatchError (other signatures), NonFiniteInputError, ConfigurationError (parameters, number
+    of audits), FitError (impossible counts, or the map has rounds already).
     """
     target = target or AuditTarget()
     _check(fit, audits, certificate, parts, delta, kappa, largest_unit)
@@ -140,11 +140,8 @@ def _check(
     for what, cells in (("an audit", audits[0]), ("an audit", audits[-1]), ("the certificate", certificate)):
         if cells.signatures is not fit.signatures and list(cells.signatures) != list(fit.signatures):
             raise LengthMismatchError(f"{what} has other signatures than the fit; take the roles' cells from one table")
-    for what, cells in (("fit", fit), ("audit", together(audits)), ("certificate", certificate)):
-        if not (
-            np.isfinite(cells.labelled).all() and ((cells.positives >= 0) & (cells.positives <= cells.labelled)).all()
-        ):
-            raise FitError(f"{what} cells hold impossible counts; they must be finite, 0 <= positives <= labelled")
+    for where, cells in (("the fit", fit), ("the audits", together(audits)), ("the certificate", certificate)):
+        cells.check_counts(where)
     rows = float(fit.labelled.sum())
-    if rows < MIN_ROWS * largest_unit:
-        raise TooFewRowsError(f"{rows:g} labelled rows to propose patches from; {MIN_ROWS} units are the least")
+    if rows < MIN_ROWS:
+        raise TooFewRowsError(f"{rows:g} labelled rows to propose patches from; {MIN_ROWS} are the least")

@@ -206,6 +206,14 @@ def test_no_round_without_rows_to_confirm_it_or_to_certify_its_groups() -> None:
         assert result.parts is IDENTITY
 
 
+def test_where_one_unit_may_have_most_of_the_rows_there_are_no_patches_and_nothing_is_certified() -> None:
+    law, random = world(1, 0.25), np.random.default_rng(2)
+    cells = [law.cells(2_000, random) for _ in range(3)]
+    result = multicalibrate_cells(cells[0], cells[1:2], cells[2], FAMILIES, IDENTITY, target=TARGET, largest_unit=800.0)
+    assert result.rounds == ()
+    assert result.certificate.status == "uncertified"
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -216,7 +224,7 @@ def test_no_round_without_rows_to_confirm_it_or_to_certify_its_groups() -> None:
         ({"kappa": 0.0}, ConfigurationError, r"kappa = 0\.0"),
         ({"rounds": True}, FitError, "1 rounds of patches already"),
         ({"signatures": True}, LengthMismatchError, "the certificate has other signatures than the fit"),
-        ({"positives": True}, FitError, "certificate cells hold impossible counts"),
+        ({"positives": True}, FitError, "a cell of the certificate has positives below 0"),
     ],
 )
 def test_refusals(change: dict[str, float], error: type[StreamCalibError], message: str) -> None:
