@@ -39,11 +39,13 @@ def simplest_rung(losses: NDArray[np.float64], rows: NDArray[np.float64]) -> int
     """Of rungs in order of complexity, the first whose loss is within one standard error of the best one's.
 
     `losses` (r, b): sums by rung and block; `rows` (b,). The standard error is that of the paired difference to the
-    best rung.
+    best rung. A rung that loses more than a simpler one is passed over: what now and then is sure of the wrong outcome,
+    as isotonic regression of few rows, has so large a standard error that it would count as near the best.
     """
-    best = int(losses.sum(axis=1).argmin())
+    total = losses.sum(axis=1)
+    best = int(total.argmin())
     for rung in range(best):
         mean, error = mean_and_error(losses[rung] - losses[best], rows)
-        if mean <= error:
+        if mean <= error and not (total[:rung] < total[rung]).any():
             return rung
     return best

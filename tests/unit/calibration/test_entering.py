@@ -31,3 +31,10 @@ def test_the_simplest_rung_that_is_as_good_is_taken() -> None:
     losses = np.stack([best + 1 + noise, best + noise + 0.05, best + 0.5, best])
     assert simplest_rung(losses, ROWS) == 1
     assert simplest_rung(losses[::-1], ROWS) == 0
+
+
+def test_a_rung_that_loses_more_than_a_simpler_one_is_passed_over_however_large_its_error() -> None:
+    best = np.array([5.0, 6.0, 7.0, 8.0])
+    clearly_worse, now_and_then_far_off = best + 0.1, best + np.array([-0.5, -0.5, -0.5, 4.0])
+    assert simplest_rung(np.stack([now_and_then_far_off, best]), ROWS) == 0
+    assert simplest_rung(np.stack([clearly_worse, now_and_then_far_off, best]), ROWS) == 2
