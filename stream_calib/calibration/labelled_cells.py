@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.calibration.groups import Signature
+from stream_calib.calibration.groups import Family, Signature
+from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,3 +35,28 @@ class LabelledCells:
             self.labelled[chosen],
             self.positives[chosen],
         )
+
+    def check_counts(self, where: str) -> None:
+        """Raises NonFiniteInputError, or FitError where positives are below 0 or above the labelled rows."""
+        labelled, positives = self.labelled, self.positives
+        if not (np.isfinite(labelled).all() and np.isfinite(positives).all()):
+            raise NonFiniteInputError(f"counts of {where} are NaN or infinite; check how the cells were summed")
+        if (positives < 0).any() or (positives > labelled).any():
+            raise FitError(
+                f"a cell of {where} has positives below 0 or above its labelled rows; check how the cells were summed"
+            )
+
+    def check_families(self, families: Sequence[Family]) -> None:
+        """Raises LengthMismatchError where families are of other signatures than these."""
+        for family in families:
+            if len(family.group_of) != len(self.signatures):
+                raise LengthMismatchError(
+                    f"family {family.rule.name} is of {len(family.group_of)} signatures, the cells of "
+                    f"{len(self.signatures)}; make families of the cells' own signatures"
+                )
+
+
+def together(parts: Sequence[LabelledCells]) -> LabelledCells:
+    """The cells of several parts over the same signatures, one part after the other."""
+    columns = ("signature", "grid_bin", "labelled", "positives")
+    return LabelledCells(parts[0].signatures, *(np.concatenate([getattr(p, c) for p in parts]) for c in columns))

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from stream_calib.calibration.groups import Family, Signature, make_family
-from stream_calib.calibration.labelled_cells import LabelledCells
+from stream_calib.calibration.labelled_cells import LabelledCells, together
 from stream_calib.calibration.maps.parts import MapParts
 from stream_calib.calibration.multicalibration.audit import EVERYTHING
 from stream_calib.calibration.multicalibration.certificate import Certificate, certify
 from stream_calib.calibration.multicalibration.finite import multicalibrate_cells
-from stream_calib.calibration.multicalibration.round_search import RoundSearch, ServedCells, together
+from stream_calib.calibration.multicalibration.round_search import RoundSearch, ServedCells
 from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures

@@ -12,7 +12,7 @@ from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.calibration.groups import Family
 from stream_calib.calibration.joint.minimum import find_minimum
 from stream_calib.calibration.joint.penalty import FIRMNESS, Penalty
-from stream_calib.calibration.joint.problem import JointProblem, check_signatures, joint_problem
+from stream_calib.calibration.joint.problem import JointProblem, joint_problem
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.maps.parts import FamilyShift
@@ -54,7 +54,7 @@ class JointFit:
 
         Before the limits, the order and the strict slope that the served map keeps. Raises LengthMismatchError.
         """
-        check_signatures(cells, self.families)
+        cells.check_families(self.families)
         offset, slope = np.zeros(len(cells.signatures)), np.zeros(len(cells.signatures))
         for family, of_offset, of_slope in zip(self.families, self.offsets, self.slopes, strict=True):
             # The last entry is for signatures in no group, -1.

@@ -15,7 +15,6 @@ from stream_calib.calibration.joint.runs import Block, Runs
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.rounding import round_significant
-from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError
 
 _DIGIT = 16
 """Bits that are sorted by at a time: numpy sorts integers of 16 bits by counting."""
@@ -47,8 +46,8 @@ def joint_problem(
     `slope_centre`: None for the mean of the raw log-odds weighted by n p (1 - p), p by the base map; 0 where no family
     has slopes. Raises NonFiniteInputError, LengthMismatchError, FitError (impossible counts).
     """
-    check_signatures(cells, families)
-    _check_counts(cells)
+    cells.check_families(families)
+    cells.check_counts("the joint fit")
     order = sorted(range(len(families)), key=lambda place: (_rank(families[place].rule), sloped[place]))
     run_of_signature = np.zeros(len(cells.signatures), dtype=np.int64)
     for place in order:
@@ -100,21 +99,3 @@ def _rank(rule: FamilyRule) -> tuple[object, ...]:
         rule.predicate or "",
         tuple(tuple(sorted(values)) for values in rule.admitted),
     )
-
-
-def check_signatures(cells: LabelledCells, families: Sequence[Family]) -> None:
-    """Raises LengthMismatchError where families are of other signatures than the cells."""
-    for family in families:
-        if len(family.group_of) != len(cells.signatures):
-            raise LengthMismatchError(
-                f"family {family.rule.name} is of {len(family.group_of)} signatures, the cells of "
-                f"{len(cells.signatures)}; make families of the cells' own signatures"
-            )
-
-
-def _check_counts(cells: LabelledCells) -> None:
-    labelled, positives = cells.labelled, cells.positives
-    if not (np.isfinite(labelled).all() and np.isfinite(positives).all()):
-        raise NonFiniteInputError("counts of cells are NaN or infinite; check how the cells were summed")
-    if (positives < 0).any() or (positives > labelled).any():
-        raise FitError("a cell has positives below 0 or above its labelled rows; check how the cells were summed")

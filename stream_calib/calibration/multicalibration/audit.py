@@ -46,11 +46,9 @@ def audit(
     LengthMismatchError where they do not belong together.
     """
     s, m = len(cells.signatures), target.intervals
-    if probability.shape != cells.labelled.shape or any(len(family.group_of) != s for family in families):
-        raise LengthMismatchError(
-            f"{probability.shape} probabilities for {cells.labelled.shape} cells, families over "
-            f"{sorted({len(family.group_of) for family in families})} signatures for {s}; make both from these cells"
-        )
+    if probability.shape != cells.labelled.shape:
+        raise LengthMismatchError(f"probabilities {probability.shape} for cells {cells.labelled.shape}: give one each")
+    cells.check_families(families)
     # First by (signature, interval), which are few, then from there for each family.
     place = cells.signature * m + target.interval_of(probability)
     expected = cells.labelled * probability

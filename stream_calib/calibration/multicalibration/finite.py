@@ -78,8 +78,8 @@ def multicalibrate_cells(
     `largest_unit`: most labelled rows (or weight) of one unit in any audit or in the certificate. All probabilities are
     those of the map at the centres of the grid's bins.
 
-    Raises TooFewRowsError, LengthMismatchError (other signatures), NonFiniteInputError, ConfigurationError (parameters, number
-    of audits), FitError (impossible counts, or the map has rounds already).
+    Raises TooFewRowsError, LengthMismatchError (other signatures), NonFiniteInputError, ConfigurationError
+    (parameters, number of audits), FitError (impossible counts, or the map has rounds already).
     """
     target = target or AuditTarget()
     _check(fit, audits, certificate, parts, delta, kappa, largest_unit)

@@ -101,9 +101,3 @@ def largest_move(parts: MapParts, patches: PatchRound) -> float:
     largest = max(abs(shift) for row in patches.shifts.values() for shift in row)
     slope = parts.base.strict_slope * MAX_LOG_ODDS
     return (largest + slope * (0.25 + 2.0 * parts.p_min)) * _ROUNDING
-
-
-def together(parts: Sequence[LabelledCells]) -> LabelledCells:
-    """The cells of several parts over the same signatures."""
-    columns = ("signature", "grid_bin", "labelled", "positives")
-    return LabelledCells(parts[0].signatures, *(np.concatenate([getattr(p, c) for p in parts]) for c in columns))

@@ -58,9 +58,9 @@ def test_everything_is_one_group_which_other_is_in_too() -> None:
 
 def test_columns_that_do_not_belong_together_are_refused() -> None:
     cells = LabelledCells(SIGNATURES, np.zeros(2, dtype=np.intp), np.zeros(2, dtype=int), np.ones(2), np.ones(2))
-    with pytest.raises(LengthMismatchError, match=r"\(3,\) probabilities for \(2,\) cells"):
+    with pytest.raises(LengthMismatchError, match=r"probabilities \(3,\) for cells \(2,\)"):
         audit(cells, np.zeros(3), FAMILIES, TARGET)
-    with pytest.raises(LengthMismatchError, match=r"families over \[3\] signatures for 4"):
+    with pytest.raises(LengthMismatchError, match="is of 3 signatures, the cells of 4"):
         audit(cells, np.zeros(2), [make_family(RULES[1], SIGNATURES[:3])], TARGET)
 
 
