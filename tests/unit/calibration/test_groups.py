@@ -38,5 +38,5 @@ def test_an_unknown_attribute_is_named() -> None:
 
 @pytest.mark.parametrize("admitted", ["UA", [1, 2], ["UA", None]])
 def test_values_that_a_predicate_admits_are_lists_of_texts(admitted: list[str]) -> None:
-    with pytest.raises(ConfigurationError, match="predicate 'big' admits .*; give a list of texts"):
+    with pytest.raises(ConfigurationError, match=r"predicate 'big' admits .*; give a list of texts"):
         predicate_rule("big", {"carrier": admitted}, ["carrier"])

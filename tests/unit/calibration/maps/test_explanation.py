@@ -114,5 +114,5 @@ def test_a_score_that_is_none_is_refused(score: float, error: type[Exception], m
 def test_what_is_no_event_is_refused() -> None:
     with pytest.raises(FitError, match="the score is 'high'; a score is one number"):
         explain(PARTS, "high", ("UA", "JFK"))  # type: ignore[arg-type]  # what is tested
-    with pytest.raises(FitError, match="the event's values are .*None.*; values are text"):
+    with pytest.raises(FitError, match=r"the event's values are .*None.*; values are text"):
         explain(PARTS, 0.5, (None, "JFK"))  # type: ignore[arg-type]  # what is tested
