@@ -31,7 +31,7 @@ from stream_calib.calibration.unit_roles import (
     CERTIFICATE_BUCKETS,
     FIT_BUCKETS,
     FOLDS,
-    HELD_OUT_BUCKETS,
+    UNIT_BUCKETS,
     in_buckets,
     unit_parts,
 )
@@ -64,12 +64,13 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
     | `p_min` | probabilities lie within [p_min, 1 - p_min] |
     | `seed` | of the hash that deals units into 20 buckets |
 
-    Of the buckets 12 are for the fit, 2 audit patches, 2 are for the certificate, and 4 are held out and reported; no
-    unit is in two. Which base map, which families, and which of them with slopes: by losses on five folds of the fit
-    buckets (`five_folds`). Patches and certificate: `multicalibrate_cells`.
+    Of the buckets 16 are for the fit, 2 audit patches, 2 are for the certificate; no unit is in two. Which base map,
+    which families, and which of them with slopes or firm: by losses on five folds of the fit buckets
+    (`choose_by_folds`). Patches and certificate: `multicalibrate_cells`. So each confirmation and the certificate speak
+    of the very map that is served, from rows that had no part in it.
 
     After a fit: `parts_` (MapParts), `map_` (ServedMap), `chosen_` (what the folds said), `result_` (rounds of
-    patches), `certificate_`, `held_out_` (losses before and after, on rows of no other use).
+    patches), `certificate_`, `held_out_` (losses before and after, on the rows of the certificate).
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
         self.certificate_ = result.certificate
         self.parts_ = result.parts
         self.map_ = ServedMap(result.parts)
-        self.held_out_: HeldOut | None = hold_out(rows, in_buckets(bucket, HELD_OUT_BUCKETS), self.map_)
+        self.held_out_: HeldOut | None = hold_out(rows, in_buckets(bucket, CERTIFICATE_BUCKETS), self.map_)
         return self
 
     def predict(self, scores: ArrayLike, attributes: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
@@ -200,7 +201,10 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
         used = in_fit & (rows.weight > 0)
         n, positives = int(used.sum()), int(rows.label[used].sum())
         if n < self.min_rows:
-            raise TooFewRowsError(f"{n} rows in the 12 fit buckets of 20; {self.min_rows} are needed: give more rows")
+            raise TooFewRowsError(
+                f"{n} rows in the {len(FIT_BUCKETS)} fit buckets of {UNIT_BUCKETS}; {self.min_rows} are needed: give "
+                "more rows"
+            )
         if positives in (0, n):
             raise OneClassError(f"all {n} labels in the fit buckets are {int(positives > 0)}; both classes are needed")
         if min(positives, n - positives) < self.min_positives:
@@ -244,7 +248,7 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
         rules: Sequence[FamilyRule],
         target: AuditTarget,
     ) -> MulticalibrationResult:
-        checked = in_buckets(bucket, range(AUDIT_BUCKETS.start, CERTIFICATE_BUCKETS.stop))
+        checked = in_buckets(bucket, (*AUDIT_BUCKETS, *CERTIFICATE_BUCKETS))
         of_unit = np.bincount(unit[checked], rows.weight[checked], 1)
         return multicalibrate_cells(
             cells,

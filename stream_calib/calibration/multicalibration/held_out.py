@@ -1,4 +1,4 @@
-"""Losses on rows of no other use, before and after calibration."""
+"""Losses on rows that nothing was fitted to, before and after calibration."""
 
 from __future__ import annotations
 
