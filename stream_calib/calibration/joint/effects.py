@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from stream_calib.calibration.groups import GroupKey
@@ -14,6 +15,7 @@ from stream_calib.calibration.joint.fit import JointFit, joint_penalty
 from stream_calib.calibration.joint.problem import joint_problem
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.maps.base_map import BaseMap
+from stream_calib.calibration.text_table import text_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ def group_effects(fit: JointFit, cells: LabelledCells, base: BaseMap) -> tuple[G
     _, moments = runs.residuals_and_moments(parameters)
     expected = runs.expected(parameters)
 
-    def at(key: tuple[int, bool]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    def at(key: tuple[int, bool]) -> NDArray[np.intp]:
+        """Places of a block among the parameters; none where there is no such block."""
         block = problem.block_of.get(key)
         return np.arange(0) if block is None else runs.first[block] + 1 + np.arange(runs.blocks[block].size)
 
@@ -102,14 +105,15 @@ def group_effects(fit: JointFit, cells: LabelledCells, base: BaseMap) -> tuple[G
 
 def effects_text(effects: Sequence[GroupEffect]) -> str:
     """A table, one line a group: log-odds with their errors, and the change in probability in points (1/100)."""
-    width = max([len("group"), *(len(effect.name) for effect in effects)])
-    head = f"{'group':<{width}}  {'labelled':>10}  {'mean p':>7}  {'offset':>16}  {'slope':>16}  {'change, points':>16}"
-    lines = [head]
-    for e in effects:
-        slope = f"{e.slope:+.3f} +- {e.slope_error:.3f}" if e.slope_error > 0 else "-"
-        lines.append(
-            f"{e.name:<{width}}  {e.labelled:>10.0f}  {e.mean_probability:>7.4f}  "
-            f"{f'{e.offset:+.3f} +- {e.offset_error:.3f}':>16}  {slope:>16}  "
-            f"{f'{100 * e.change:+.2f} +- {100 * e.change_error:.2f}':>16}"
+    body = [
+        (
+            effect.name,
+            f"{effect.labelled:.0f}",
+            f"{effect.mean_probability:.4f}",
+            f"{effect.offset:+.3f} +- {effect.offset_error:.3f}",
+            f"{effect.slope:+.3f} +- {effect.slope_error:.3f}" if effect.slope_error > 0 else "-",
+            f"{100 * effect.change:+.2f} +- {100 * effect.change_error:.2f}",
         )
-    return "\n".join(lines)
+        for effect in effects
+    ]
+    return "\n".join(text_table(("group", "labelled", "mean p", "offset", "slope", "change, points"), body))

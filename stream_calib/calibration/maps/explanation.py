@@ -19,6 +19,7 @@ from stream_calib.calibration.groups import Signature
 from stream_calib.calibration.maps.base_map import EDGES
 from stream_calib.calibration.maps.parts import MapParts
 from stream_calib.calibration.maps.signature_tables import SignatureTables
+from stream_calib.calibration.text_table import text_table
 from stream_calib.errors import FitError, NonFiniteInputError, ScoreRangeError
 
 StepKind = Literal["base", "offset", "slope", "level", "patch", "kept_increasing"]
@@ -60,14 +61,17 @@ class Explanation:
 
     def __str__(self) -> str:
         """A table for people."""
-        rows = [(_title(s), "" if s.log_odds is None else f"{s.log_odds:+.4f}", s) for s in self.steps]
-        width = max(len(title) for title, _, _ in rows)
+        body = [
+            (
+                _title(step),
+                "" if step.log_odds is None else f"{step.log_odds:+.4f}",
+                "" if step.kind == "base" else f"{step.change:+.6f}",
+                f"{step.after:.6f}",
+            )
+            for step in self.steps
+        ]
         lines = [f"raw score {self.score:.6g} is served as {self.probability:.6g}"]
-        lines.append(f"{'':{width}}  {'log-odds':>9}  {'change':>9}  probability")
-        for title, added, step in rows:
-            change = "" if step.kind == "base" else f"{step.change:+.6f}"
-            lines.append(f"{title:{width}}  {added:>9}  {change:>9}  {step.after:.6f}")
-        return "\n".join(lines)
+        return "\n".join(lines + text_table(("", "log-odds", "change", "probability"), body))
 
 
 def explain(parts: MapParts, score: float, signature: Signature) -> Explanation:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from stream_calib.calibration.configuration import Configuration
 from stream_calib.calibration.multicalibration.certificate import Certificate
 from stream_calib.calibration.multicalibration.finite import MulticalibrationResult
 from stream_calib.calibration.multicalibration.held_out import HeldOut
 from stream_calib.calibration.multicalibration.round_search import RoundReport
+from stream_calib.calibration.text_table import text_table
 
 _WORST = 5
 """Audit cells that are shown."""
@@ -61,26 +60,16 @@ def _certificate(certificate: Certificate) -> list[str]:
         )
         for place in shown
     ]
-    return lines + _table(("worst cells", "rows", "residual", "+-", "alpha"), body)
+    return lines + text_table(("worst cells", "rows", "residual", "+-", "alpha"), body)
 
 
 def _losses(held_out: HeldOut | None) -> list[str]:
     if held_out is None:
         return ["held out            no rows"]
-    return _table(
+    return text_table(
         (f"held out, {held_out.rows:,} rows", "raw", "calibrated"),
         [
             ("log-loss", f"{held_out.raw_log_loss:.5f}", f"{held_out.log_loss:.5f}"),
             ("Brier score", f"{held_out.raw_brier:.5f}", f"{held_out.brier:.5f}"),
         ],
     )
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
-    """First column to the left, the others to the right."""
-    widths = [max(len(row[column]) for row in (head, *body)) for column in range(len(head))]
-    first, others = widths[0], widths[1:]
-    return [
-        "  ".join([row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], others, strict=True))])
-        for row in (head, *body)
-    ]
