@@ -20,6 +20,7 @@ from stream_calib.errors import StreamCalibError
 from workers import (
     cli_config,
     cli_doctor,
+    cli_fusion,
     cli_replay,
     cli_retirement,
     cli_snapshot_changes,
@@ -47,6 +48,7 @@ app.add_typer(cli_config.app, name="config")
 app.add_typer(cli_topics.app, name="topics")
 app.add_typer(cli_snapshots.app, name="snapshot")
 app.add_typer(cli_retirement.app, name="models")
+app.add_typer(cli_fusion.app, name="fusion")
 app.command("refit", epilog='Example: stream-calib refit --model flights --reason "new fares since Monday"')(
     cli_snapshot_changes.request_refit
 )

@@ -71,7 +71,7 @@ class RequestReader:
         found = [m for m in named if version is None or m.version is None or m.version == version]
         if not found and self._fused is not None and name == self._fused.key.model:
             raise RequestError(
-                f"{name} is fused of several models' scores in one record of the score topic, and a request has those of"
+                f"{name} is fused of several models' scores in a record of the score topic, and a request has those of"
                 f" one; ask for {', '.join(self._fused.weights)}, or send the records to the topic"
             )
         if not found:

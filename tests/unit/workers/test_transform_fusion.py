@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.fusion import FusionWeights, fuse
+from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.maps.parts import MapParts
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
