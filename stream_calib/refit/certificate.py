@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -21,12 +23,8 @@ from stream_calib.refit.derived import time_attributes
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.labelled import trailing_cells
 from stream_calib.refit.roles import ROLES
-from stream_calib.snapshot.fit_documents import AuditCellDocument, CertificateDocument
+from stream_calib.snapshot.fit_documents import AuditCellDocument, CertificateDocument, PatchesDocument
 
-DELTA = 0.05
-"""Probability that a certificate, or an accepted patch, claims too much."""
-KAPPA = 1e-6
-"""Fall of the mean squared error that a round of patches must show."""
 _SIGNIFICANT = 9
 
 
@@ -61,14 +59,20 @@ def audited_cells(
     )
 
 
+def audit_target(config: Config) -> AuditTarget:
+    """What is asked of every audit cell. Raises ConfigurationError."""
+    calibration = config.calibration
+    return AuditTarget(calibration.gamma, calibration.alpha_abs, calibration.alpha_rel)
+
+
 def patch_parts(
     parts: MapParts, audited: AuditedCells, families: Sequence[Family], config: Config
-) -> tuple[MapParts, CertificateDocument]:
-    """The parts with the rounds of patches that fresh rows confirm, and their certificate. Raises FitError.
+) -> tuple[MapParts, PatchesDocument, CertificateDocument]:
+    """The parts with the rounds of patches that fresh rows confirm, what came of them, and the certificate of the map.
 
     Where the audit buckets have too few rows to confirm anything there are no patches. One shrunk round that shows a
     gain of a standard error on the same days is not worth it: on a year of flights, which never has rows enough, such
-    rounds cost .002 of log-loss (.50431 against .50240) and .7 points of worst group error.
+    rounds cost .002 of log-loss (.50431 against .50240) and .7 points of worst group error. Raises FitError.
     """
     made = multicalibrate_cells(
         audited.fit,
@@ -76,22 +80,28 @@ def patch_parts(
         audited.certificate,
         families,
         parts,
-        target=_target(config),
-        delta=DELTA,
-        kappa=KAPPA,
+        target=audit_target(config),
+        delta=config.calibration.delta,
+        kappa=config.calibration.kappa,
     )
+    rows = int(min(cells.labelled.sum() for cells in audited.audits))
+    needed = math.ceil(made.rows_needed)
     if not made.confirmable:
-        return parts, certify_parts(parts, audited, families, config)
-    return made.parts, _document(made.certificate, config)
+        document = PatchesDocument(outcome="too_few_rows", rows=rows, rows_needed=needed)
+        return parts, document, certify_parts(parts, audited, families, config)
+    outcome: Literal["confirmed", "not_confirmed", "none_due"]
+    outcome = "confirmed" if made.parts.rounds else "not_confirmed" if made.rounds else "none_due"
+    document = PatchesDocument(outcome=outcome, rows=rows, rows_needed=needed)
+    return made.parts, document, _document(made.certificate, config)
 
 
 def certify_parts(
     parts: MapParts, audited: AuditedCells, families: Sequence[Family], config: Config
 ) -> CertificateDocument:
     """The certificate of parts as they are."""
-    target, served = _target(config), ServedCells(parts)
+    target, served = audit_target(config), ServedCells(parts)
     everything = make_family(EVERYTHING, audited.fit.signatures)
-    search = RoundSearch([everything, *families], target, KAPPA, largest_unit=1.0)
+    search = RoundSearch([everything, *families], target, config.calibration.kappa, largest_unit=1.0)
     seen = together([audited.fit, *audited.audits])
     made = certify(
         search.audit(audited.certificate, served),
@@ -99,38 +109,36 @@ def certify_parts(
         search.audit(seen, served),
         float(seen.labelled.sum()),
         target,
-        DELTA,
+        config.calibration.delta,
     )
     return _document(made, config)
-
-
-def _target(config: Config) -> AuditTarget:
-    return AuditTarget(gamma=config.drift.min_mass)
 
 
 def _document(made: Certificate, config: Config) -> CertificateDocument:
     # How many rows a unit has is not in the cells; where units are not single events, no bound follows from them.
     bounded = config.scores.unit is None and made.total_rows > 0
-    worst = None
+    deciding = None
     if len(made.rows):
-        interval = int(made.interval[0])
-        worst = AuditCellDocument(
-            group=made.families[made.family[0]].names[made.group[0]],
+        # The certificate's order is by the tolerances of the intervals; alpha is in probability.
+        place = int((np.abs(made.residual) + made.half_width).argmax())
+        interval = int(made.interval[place])
+        deciding = AuditCellDocument(
+            group=made.families[made.family[place]].names[made.group[place]],
             lower=made.target.edges[interval],
             upper=made.target.edges[interval + 1],
-            mass=_short(float(made.rows[0]) / max(made.total_rows, 1.0)),
-            residual=_short(float(made.residual[0])),
-            half_width=_short(float(made.half_width[0])),
+            mass=_short(float(made.rows[place]) / max(made.total_rows, 1.0)),
+            residual=_short(float(made.residual[place])),
+            half_width=_short(float(made.half_width[place])),
         )
     return CertificateDocument(
-        certified=bounded and made.status == "certified",
+        status=made.status if bounded else "uncertified",
         alpha=_short(made.alpha_claimed) if bounded else None,
         gamma=made.target.gamma,
         delta=made.delta,
         rows=int(made.total_rows),
         cells=len(made.rows),
         smallest_detectable_alpha=_short(made.detectable_alpha) if bounded else None,
-        worst=worst,
+        worst=deciding,
     )
 
 

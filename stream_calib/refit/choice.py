@@ -15,7 +15,7 @@ from stream_calib.config import Config
 from stream_calib.refit.configurations import FULL, RUNGS_COMPARED, Variant, full_configuration
 from stream_calib.refit.derived import derived_names
 from stream_calib.refit.forward_evidence import LEAST_DAYS, ForwardDay
-from stream_calib.snapshot.fit_documents import ChoicesDocument, FigureDocument
+from stream_calib.snapshot.fit_documents import ChoicesDocument, FigureDocument, PatchesDocument
 
 _SIGNIFICANT = 9
 
@@ -28,6 +28,7 @@ class Choice:
     derived: tuple[str, ...]
     """Derived attributes that follow the configured ones in the map's signatures."""
     document: ChoicesDocument
+    """`patches`: whether the evidence asks for them."""
 
 
 class _Evidence:
@@ -69,7 +70,8 @@ def choose(compared: Sequence[Variant], days: Sequence[ForwardDay], sha256: str,
         rung=rung,
         families_off=tuple(rule.name for rule in off),
         slopes=tuple(rule.name for rule in chosen.slopes),
-        patches=on["patches"],
+        patches=on.get("patches", False),
+        patches_tried=None if config.scores.unit is None else PatchesDocument(outcome="unit_sizes_unknown"),
         days=len(days),
         rows=sum(day.rows for day in days),
         figures=(*rung_figures, *figures),

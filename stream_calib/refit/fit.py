@@ -25,7 +25,7 @@ from stream_calib.refit.derived import derived_names, time_attributes
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.groups import family_rules
 from stream_calib.refit.labelled import FitData, fit_data
-from stream_calib.snapshot.fit_documents import CertificateDocument
+from stream_calib.snapshot.fit_documents import CertificateDocument, ChoicesDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ class StructureFit:
 
     parts: MapParts
     """With level and patches."""
+    choices: ChoicesDocument
+    """What was chosen; `patches`: whether the map has them."""
     certificate: CertificateDocument
 
 
@@ -60,9 +62,11 @@ def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, co
     )
     parts = replace(parts, level=_fit_level(parts, data, config))
     audited_families = [_family(families, rule, cells.signatures) for rule in family_rules(config)]
-    if choice.document.patches:
-        return StructureFit(*patch_parts(parts, audited, audited_families, config))
-    return StructureFit(parts, certify_parts(parts, audited, audited_families, config))
+    if not choice.document.patches:
+        return StructureFit(parts, choice.document, certify_parts(parts, audited, audited_families, config))
+    parts, tried, certificate = patch_parts(parts, audited, audited_families, config)
+    choices = choice.document.model_copy(update={"patches": bool(parts.rounds), "patches_tried": tried})
+    return StructureFit(parts, choices, certificate)
 
 
 def refit_level(

@@ -28,11 +28,11 @@ from stream_calib.calibration.metrics import LOG_LOSS_CLIP
 from stream_calib.calibration.multicalibration.audit import EVERYTHING, audit
 from stream_calib.calibration.multicalibration.finite import MIN_GROUP_UNITS
 from stream_calib.calibration.multicalibration.patches import propose_round
-from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.calibration.rounding import round_significant
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.errors import FitError
+from stream_calib.refit.certificate import audit_target
 from stream_calib.refit.configurations import Variant, variants
 from stream_calib.refit.configured_fit import ConfiguredFit, fit_base, fit_configuration
 from stream_calib.refit.decayed_counts import FitCells
@@ -151,7 +151,7 @@ class ForwardEvidence:
     def _propose(
         self, p: NDArray[np.float64], cells: LabelledCells, families: Mapping[FamilyRule, Family]
     ) -> PatchRound | None:
-        target, rows = AuditTarget(gamma=self._config.drift.min_mass), float(cells.labelled.sum())
+        target, rows = audit_target(self._config), float(cells.labelled.sum())
         audits = audit(cells, p, [make_family(EVERYTHING, cells.signatures), *families.values()], target)
         return propose_round(audits, rows, target, MIN_GROUP_UNITS, largest_unit=1.0)
 

@@ -114,8 +114,6 @@ class Refitter:
         config, evidence, forward = self._config, carried.evidence, carried.forward
         choice = choose(forward.variants, forward.days, forward.sha256, config)
         fit = fit_structure(evidence, choice, self._state.signatures, config)
-        # Patches that were asked for may not have been confirmed.
-        choices = choice.document.model_copy(update={"patches": bool(fit.parts.rounds)})
         document, attributes = map_document(fit.parts), tuple(config.scores.attributes)
         # Judged is what will be read: the map of the documents.
         candidate_map = JudgedMap(
@@ -124,7 +122,7 @@ class Refitter:
         )
         gate = self._judge(request, evidence, None if parent is None else judged(parent), candidate_map)
         report = self._gated(request, evidence, gate).model_copy(
-            update={"choices": choices, "certificate": fit.certificate}
+            update={"choices": fit.choices, "certificate": fit.certificate}
         )
         if not gate.passed:
             return None, report
@@ -147,7 +145,7 @@ class Refitter:
             roles=ROLES,
             rows=evidence.fit_rows,
             positives=evidence.fit_positives,
-            choices=choices,
+            choices=fit.choices,
             certificate=fit.certificate,
             gate=gate,
         )

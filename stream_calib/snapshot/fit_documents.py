@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from stream_calib.snapshot.document import Document
 
 
@@ -26,6 +28,19 @@ class FigureDocument(Document):
     """Day-clustered, of the difference."""
 
 
+class PatchesDocument(Document):
+    """What came of the patches that might be in the map."""
+
+    outcome: Literal["confirmed", "not_confirmed", "none_due", "too_few_rows", "unit_sizes_unknown"]
+    """`confirmed`: they are in the map, because fresh rows show that they help. There are none: fresh rows do not show
+    it; no residual is large enough; an audit bucket has too few rows to show it; `scores.unit` is set, and cells do not
+    say how many rows a unit has, without which nothing can be shown."""
+    rows: int | None = None
+    """Labelled rows of the smallest audit bucket, where they were looked at."""
+    rows_needed: int | None = None
+    """Of each audit bucket, to show a residual of the tolerance in a cell of mass gamma."""
+
+
 class ChoicesDocument(Document):
     """What was let in by the evidence, and what it said."""
 
@@ -36,6 +51,9 @@ class ChoicesDocument(Document):
     slopes: tuple[str, ...]
     """Names of the families that have slopes."""
     patches: bool
+    """Whether the map has patches."""
+    patches_tried: PatchesDocument | None = None
+    """None: the evidence does not ask for patches."""
     days: int
     """Days of evidence."""
     rows: int
@@ -63,10 +81,12 @@ class AuditCellDocument(Document):
 class CertificateDocument(Document):
     """What is claimed of the map on buckets that neither fit nor patches have seen."""
 
-    certified: bool
-    """False: `uncertified`, the data do not suffice."""
+    status: Literal["certified", "violated", "uncertified"]
+    """Every audit cell is within the tolerance of its interval; some cell is beyond it; the rows do not suffice to
+    tell."""
     alpha: float | None
-    """With probability 1 - delta no audit cell of mass gamma or more is further off than this."""
+    """With probability 1 - delta no audit cell of mass gamma or more is further off than this. None: nothing is
+    claimed, because there are no rows, or `scores.unit` is set and cells do not say how many rows a unit has."""
     gamma: float
     delta: float
     rows: int
@@ -75,4 +95,9 @@ class CertificateDocument(Document):
     smallest_detectable_alpha: float | None
     """What so many rows could have claimed at best; None without rows."""
     worst: AuditCellDocument | None
-    """The cell that decides alpha."""
+    """The cell that decides alpha: |residual| + half_width is largest."""
+
+    @property
+    def certified(self) -> bool:
+        """Whether every audit cell is claimed to be within its tolerance."""
+        return self.status == "certified"

@@ -102,7 +102,7 @@ def everything() -> StructureSnapshot:
             figures=(FigureDocument(name="slopes carrier", on=True, difference=-0.002, standard_error=0.001),),
         ),
         certificate=CertificateDocument(
-            certified=False,
+            status="uncertified",
             alpha=0.09,
             gamma=0.01,
             delta=0.05,
