@@ -12,6 +12,7 @@ from rich.table import Table
 from stream_calib.errors import ConfigurationError
 from stream_calib.snapshot.difference import difference
 from stream_calib.snapshot.recent_traffic import recent_traffic
+from workers.candidate_tables import candidate_table, snapshot_tables
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.cli_models import ModelOption, VersionOption, open_selected
 from workers.difference_tables import difference_facts, difference_tables
@@ -84,9 +85,13 @@ def list_refits(
         refused_for = ", ".join(code.replace("_", " ") for code in report.refused_for)
         table.add_row(when, report.kind, by, report.outcome, gain, report.version or refused_for or report.detail)
     console.print(table)
+    made = [report for report in reports if report.choices is not None]
+    if made:
+        console.print(f"Last candidate, {utc_of_pane(made[-1].pane, loaded.windows.pane_ms)}, {made[-1].outcome}")
+        console.print(candidate_table(made[-1].choices, made[-1].certificate))
 
 
-@app.command(epilog="Examples: stream-calib snapshot show ; stream-calib snapshot show 000012-89abcdef0123")
+@app.command(epilog="Examples: stream-calib snapshot show ; stream-calib snapshot show 000012-89abcdef0123 --json")
 def show(
     snapshot: Annotated[
         str | None, typer.Argument(help="A version from `snapshot list`; the current one by default.")
@@ -94,16 +99,24 @@ def show(
     model: ModelOption = None,
     version: VersionOption = None,
     config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
 ) -> None:
-    """Print one snapshot as JSON, checked against its content hash."""
+    """What one snapshot was made of: its data, what is in the map and why, what its certificate claims. --json is the
+    document itself, checked against its content hash."""
     with readable_errors():
-        state = open_selected(load(config), model, version)
+        loaded = load(config)
+        state = open_selected(loaded, model, version)
         wanted = snapshot or state.snapshots.current()
         if wanted is None:
             raise ConfigurationError(
                 f"{state.model_key} has no snapshot yet; `stream-calib status` says what it waits for"
             )
-        print_json(json.loads(state.snapshots.document(wanted).encode()))
+        document = state.snapshots.document(wanted)
+        found = None if as_json else state.snapshots.load(wanted)
+    if found is None:
+        print_json(json.loads(document.encode()))
+    else:
+        console.print(*snapshot_tables(found, loaded.windows.pane_ms), sep="\n")
 
 
 @app.command(epilog="Examples: stream-calib snapshot diff 000011-0123456789ab ; ... diff 000009-... 000011-... --json")

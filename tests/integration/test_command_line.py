@@ -134,9 +134,10 @@ def test_snapshots(served: Deployment) -> None:
     listed = json.loads(served.command("snapshot", "list", "--json").stdout)
     assert listed["current"] == listed["history"][-1]["version"]
     assert listed["current"] in served.command("snapshot", "list").stdout
-    shown = json.loads(served.command("snapshot", "show").stdout)
+    shown = json.loads(served.command("snapshot", "show", "--json").stdout)
     assert shown["model"] == "flights"
-    assert shown == json.loads(served.command("snapshot", "show", listed["current"]).stdout)
+    assert shown == json.loads(served.command("snapshot", "show", listed["current"], "--json").stdout)
+    assert listed["current"] in served.command("snapshot", "show").stdout
 
 
 def test_config(served: Deployment) -> None:
