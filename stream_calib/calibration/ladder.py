@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stream_calib.calibration.baselines.beta import BetaCalibration
+from stream_calib.calibration.baselines.hedged_isotonic import HedgedIsotonic
 from stream_calib.calibration.baselines.identity import Identity
-from stream_calib.calibration.baselines.isotonic import Isotonic
 from stream_calib.calibration.baselines.platt import Platt
 from stream_calib.calibration.calibrator import Calibrator
 from stream_calib.calibration.configuration import RUNGS, Rung
 from stream_calib.calibration.girb import GIRB
 from stream_calib.errors import ConfigurationError
 
-LADDER: Mapping[Rung, type[Identity | Platt | BetaCalibration | Isotonic | GIRB]] = {
+LADDER: Mapping[Rung, type[Identity | Platt | BetaCalibration | HedgedIsotonic | GIRB]] = {
     "identity": Identity,
     "platt": Platt,
     "beta": BetaCalibration,
-    "isotonic": Isotonic,
+    "isotonic": HedgedIsotonic,
     "girb": GIRB,
 }
 """In the order of RUNGS."""

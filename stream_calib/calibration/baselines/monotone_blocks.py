@@ -20,13 +20,14 @@ class MonotoneBlocks:
     """Blocks of equal fitted value in order of score; columns (b,) float64, `value` strictly increasing.
 
     `first`, `last`, `mean`: raw log-odds of a block's lowest and highest score and their mean by weight; `value`:
-    positives by labelled.
+    positives by labelled; `labelled`: weight.
     """
 
     first: NDArray[np.float64]
     last: NDArray[np.float64]
     mean: NDArray[np.float64]
     value: NDArray[np.float64]
+    labelled: NDArray[np.float64]
 
 
 def monotone_blocks(counts: Counts) -> MonotoneBlocks:
@@ -43,11 +44,12 @@ def monotone_blocks(counts: Counts) -> MonotoneBlocks:
     # The value of a block is the ratio of its own sums, free of the running means' rounding; that may bring blocks
     # together that rounding had kept apart.
     while True:
-        value = np.clip(np.add.reduceat(positives, begins) / np.add.reduceat(labelled, begins), 0.0, 1.0)
+        weight = np.add.reduceat(labelled, begins)
+        value = np.clip(np.add.reduceat(positives, begins) / weight, 0.0, 1.0)
         rises = np.concatenate([[True], value[1:] > value[:-1]])
         if rises.all():
             break
         begins = begins[rises]
-    mean = np.add.reduceat(labelled * x, begins) / np.add.reduceat(labelled, begins)
+    mean = np.add.reduceat(labelled * x, begins) / weight
     first, last = x[begins], x[np.append(begins[1:], len(x)) - 1]
-    return MonotoneBlocks(first, last, np.clip(np.round(mean, _DECIMALS), first, last), value)
+    return MonotoneBlocks(first, last, np.clip(np.round(mean, _DECIMALS), first, last), value, weight)
