@@ -16,16 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from stream_calib.calibration.grid import log_odds
+from stream_calib.calibration.input_checks import checked_outcomes
 from stream_calib.calibration.logistic import LogisticFit, fit_logistic
 from stream_calib.calibration.rounding import round_significant
 from stream_calib.errors import (
     ConfigurationError,
     FitError,
     LengthMismatchError,
-    NonFiniteInputError,
     OneClassError,
     ScoreRangeError,
-    WeightError,
 )
 
 _SMALL_RIDGE = 1e-6
@@ -175,28 +174,15 @@ def _complete_rows(
 ) -> tuple[list[NDArray[np.float64]], NDArray[np.float64], NDArray[np.float64]]:
     """Columns, labels and weights (k,) of the rows on which every model has a score and that have a weight above 0."""
     columns = _checked_columns(probabilities)
-    label = np.asarray(labels)
-    weight = np.ones(len(columns[0])) if sample_weight is None else np.asarray(sample_weight)
-    for what, values in (("labels", label), ("weights", weight)):
-        if values.dtype.kind not in "biuf":
-            raise FitError(f"{what} have dtype {values.dtype}; numbers are needed")
-        if values.shape != columns[0].shape:
-            raise LengthMismatchError(f"{len(columns[0])} rows of probabilities, {what} of shape {values.shape}")
-        if not np.isfinite(values).all():
-            raise NonFiniteInputError(f"{np.count_nonzero(~np.isfinite(values))} {what} are NaN or infinite")
-    if not ((label == 0) | (label == 1)).all():
-        raise FitError("labels must be 0 or 1; leave rows without a label out of the fit")
-    if (weight < 0).any():
-        raise WeightError(f"{np.count_nonzero(weight < 0)} weights are negative; weights are 0 or more")
-    if len(weight) and not weight.any():
-        raise WeightError("all weights are 0; there is nothing to fit")
+    positive, weights = checked_outcomes(len(columns[0]), labels, sample_weight)
+    weight = np.ones(len(positive)) if weights is None else weights
     complete = weight > 0
     for column in columns:
         complete &= ~np.isnan(column)
-    kept = label[complete].astype(np.float64)
+    kept = positive[complete].astype(np.float64)
     if not 0 < kept.sum() < len(kept):
         raise OneClassError(
-            f"{len(kept)} of {len(label)} rows have a score of every model, {kept.sum():g} of them are positive; "
+            f"{len(kept)} of {len(positive)} rows have a score of every model, {kept.sum():g} of them are positive; "
             "both classes are needed"
         )
-    return [column[complete] for column in columns], kept, weight[complete].astype(np.float64)
+    return [column[complete] for column in columns], kept, weight[complete]

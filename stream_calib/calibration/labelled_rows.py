@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_calib.calibration.fit_input import checked_scores
 from stream_calib.calibration.grid import N_BINS, locate
 from stream_calib.calibration.groups import Signature
+from stream_calib.calibration.input_checks import checked_outcomes, checked_scores
 from stream_calib.calibration.labelled_cells import LabelledCells
-from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError, WeightError
+from stream_calib.errors import FitError, LengthMismatchError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,23 +36,10 @@ class LabelledRows:
     ) -> LabelledRows:
         """Raises LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError, FitError (labels, text)."""
         score = checked_scores(scores)
-        label = np.asarray(labels)
-        weight = np.ones(len(score)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        if label.shape != score.shape or weight.shape != score.shape:
-            raise LengthMismatchError(
-                f"scores {score.shape}, labels {label.shape}, weights {weight.shape}: there must be one label, and one "
-                "weight if any, for each score"
-            )
-        if label.dtype.kind == "f" and not np.isfinite(label).all():
-            raise NonFiniteInputError("some labels are NaN or infinite; leave those rows out")
-        if label.dtype.kind not in "biuf" or not ((label == 0) | (label == 1)).all():
-            raise FitError("labels must be 0 or 1; leave rows without a label out of the fit")
-        if not np.isfinite(weight).all():
-            raise NonFiniteInputError("some weights are NaN or infinite; leave those rows out")
-        if (weight < 0).any() or (len(weight) and not weight.any()):
-            raise WeightError("weights must be 0 or more, and not all of them 0")
+        positive, weight = checked_outcomes(len(score), labels, sample_weight)
+        weight = np.ones(len(score)) if weight is None else weight
         signatures, signature = signatures_of(attributes, len(score))
-        return cls(score, label.astype(np.float64), weight, signature, signatures)
+        return cls(score, positive.astype(np.float64), weight, signature, signatures)
 
     def cells(self, chosen: NDArray[np.bool_]) -> LabelledCells:
         """The chosen rows as counts by (signature, grid bin), over all signatures."""

@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.configuration import Configuration
-from stream_calib.calibration.fit_input import checked_scores
 from stream_calib.calibration.five_folds import Chosen, choose_by_folds
 from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import FamilyRule, families_up_to, family_rule, make_family, predicate_rule
+from stream_calib.calibration.input_checks import checked_scores
 from stream_calib.calibration.joint.fit import fit_joint
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.labelled_rows import LabelledRows, signatures_of

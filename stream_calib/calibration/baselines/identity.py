@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.baselines.parametric import ParametricBaseline
-from stream_calib.calibration.fit_input import Counts, checked_scores
+from stream_calib.calibration.fit_input import Counts
+from stream_calib.calibration.input_checks import checked_scores
 
 
 class Identity(ParametricBaseline):

@@ -10,8 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.baselines.baseline import Baseline
 from stream_calib.calibration.baselines.monotone_blocks import MonotoneBlocks, monotone_blocks
-from stream_calib.calibration.fit_input import Counts, checked_scores
+from stream_calib.calibration.fit_input import Counts
 from stream_calib.calibration.grid import log_odds
+from stream_calib.calibration.input_checks import checked_scores
 from stream_calib.calibration.maps.base_map import BaseMap
 
 

@@ -10,8 +10,8 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.baselines.baseline import Baseline
-from stream_calib.calibration.fit_input import checked_scores
 from stream_calib.calibration.grid import EDGE_LOG_ODDS, log_odds
+from stream_calib.calibration.input_checks import checked_scores
 from stream_calib.calibration.maps.base_map import BaseMap, within_limits
 from stream_calib.errors import FitError
 

@@ -11,7 +11,7 @@ from scipy.optimize import isotonic_regression
 from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.calibrator import Calibrator
-from stream_calib.calibration.fit_input import Counts, checked_scores
+from stream_calib.calibration.fit_input import Counts
 from stream_calib.calibration.girb.beta_prior import PriorCentre, posterior, prior_centres
 from stream_calib.calibration.girb.knots import Shape, knots, with_end_slopes
 from stream_calib.calibration.girb.score_groups import (
@@ -24,6 +24,7 @@ from stream_calib.calibration.girb.score_groups import (
 from stream_calib.calibration.girb.sparse_groups import SparseLimits
 from stream_calib.calibration.girb.strict import strict_map, strict_probability, value_limits
 from stream_calib.calibration.grid import log_odds
+from stream_calib.calibration.input_checks import checked_scores
 from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.platt import fit_platt
 from stream_calib.calibration.refusals import check_enough, check_p_min

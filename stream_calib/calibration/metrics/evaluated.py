@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_calib.calibration.fit_input import checked_numbers
+from stream_calib.calibration.input_checks import checked_numbers, checked_outcomes
 from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError
 
 LOG_LOSS_CLIP = 1e-6
@@ -39,13 +39,10 @@ class Evaluated:
         Raises LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError; FitError for other labels,
         text or None, or no rows.
         """
-        value, y = checked_numbers("probabilities", probability), checked_numbers("labels", label)
-        w = np.ones(y.shape) if weight is None else checked_numbers("weights", weight)
-        if y.shape != w.shape:
-            raise LengthMismatchError(f"labels {y.shape}, weights {w.shape}: both need the same shape (n,)")
-        if not ((y == 0) | (y == 1)).all():
-            raise FitError("labels must be 0 or 1; leave rows without a label out of the evaluation")
-        return cls._checked(value, w, w * y, w * w)
+        value = checked_numbers("probabilities", probability)
+        positive, weights = checked_outcomes(len(value), label, weight)
+        w = np.ones(len(value)) if weights is None else weights
+        return cls._checked(value, w, w * positive, w * w)
 
     @classmethod
     def of_counts(cls, value: ArrayLike, labelled: ArrayLike, positives: ArrayLike) -> Evaluated:

@@ -177,8 +177,8 @@ class TestFit:
     @pytest.mark.parametrize(
         ("probabilities", "label", "weight", "error", "message"),
         [
-            ([[0.5, 0.4]] * 2, [0, 1, 1], None, LengthMismatchError, "2 rows of probabilities, labels"),
-            ([[0.5, 0.4]] * 2, [0, 1], [1], LengthMismatchError, "weights of shape"),
+            ([[0.5, 0.4]] * 2, [0, 1, 1], None, LengthMismatchError, r"2 rows, labels \(3,\)"),
+            ([[0.5, 0.4]] * 2, [0, 1], [1], LengthMismatchError, r"weights \(1,\)"),
             ([[0.5, 0.4]] * 2, [1, 1], None, OneClassError, "2 of 2 rows have a score of every model, 2 of them"),
             ([[0.5, np.nan], [0.5, 0.4]], [0, 1], None, OneClassError, "1 of 2 rows"),
             ([], [], None, FitError, "shape"),
