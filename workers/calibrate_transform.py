@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.config import Config
+from stream_calib.events.block_runs import run_starts
 from stream_calib.events.blocks import blocks_of
 from stream_calib.events.contracts import Decoded, ModelKey, ScoreBatch
 from stream_calib.events.control import clock_record
@@ -42,7 +43,7 @@ class Transform:
 
     def __init__(self, config: Config, admit: Callable[[ModelKey], bool] = lambda key: True) -> None:
         """`admit`: whether the deployment may have a model key that a record names."""
-        self._topics = config.topics
+        self._topics, self._windows = config.topics, config.windows
         self._passthrough = config.records.on_reject == "passthrough"
         self._max_dead_letter_bytes = config.records.max_dead_letter_bytes
         self._decoder = ScoreDecoder(config, admit)
@@ -91,13 +92,25 @@ class Transform:
             outputs += dead_letters(self._topics.dead_letters, records, decoded.rejects, self._max_dead_letter_bytes)
         topic = self._topics.blocks
         for partition, rows, clock in _segments(records, decoded, batch):
-            for key_rows, key, how in _by_key(batch, rows[counted[rows]], calibrated.served):
-                for block in blocks_of(batch, key_rows, key, how.snapshot, calibrated.probability):
-                    outputs.append(Outgoing(topic, None, block, (), partition))
+            for run in self._runs(records, batch, rows):
+                for key_rows, key, how in _by_key(batch, run[counted[run]], calibrated.served):
+                    for block in blocks_of(batch, key_rows, key, how.snapshot, calibrated.probability):
+                        outputs.append(Outgoing(topic, None, block, (), partition))
             if clock is not None:
                 value, headers = clock
                 outputs.append(Outgoing(topic, None, value, headers, partition))
         return outputs
+
+    def _runs(self, records: Sequence[Record], batch: ScoreBatch, rows: NDArray[np.intp]) -> Sequence[NDArray[np.intp]]:
+        """These rows of one partition, cut where rows of several keys must not change places."""
+        if len(batch.keys) == 1 or not len(rows):
+            return [rows]
+        time_ms, windows = batch.event_time_ms[rows], self._windows
+        moves = np.ones(len(rows), dtype=bool)
+        if windows.max_clock_skew_ms is not None:
+            taken_ms = np.array([records[i].append_time_ms for i in batch.record_index[rows].tolist()], dtype=np.int64)
+            moves = time_ms <= taken_ms + windows.max_clock_skew_ms
+        return np.split(rows, run_starts(time_ms, moves, windows.score_lateness_ms)[1:])
 
 
 def _by_snapshots(batch: ScoreBatch, serving: Callable[[ModelKey], Serving]) -> Calibrated:
