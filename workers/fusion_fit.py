@@ -53,7 +53,7 @@ def fit(joined: JoinedRows, members: Sequence[str], *, min_rows: int, min_positi
     Raises TooFewRowsError, TooFewPositivesError (of either class; a half of them in each half) and what `fit_fusion`
     raises.
     """
-    complete: NDArray[np.bool_] = ~np.isnan(joined.probability).any(axis=1)
+    complete = np.logical_not(np.isnan(joined.probability).any(axis=1))
     probability, unit = joined.probability[complete], joined.unit[complete]
     label = joined.label[complete].astype(np.float64)
     positives, rows = int(label.sum()), len(label)

@@ -20,13 +20,15 @@ from typing import Any
 
 from stream_calib.config import Config
 from stream_calib.config_file import load_config, tomllib
+from stream_calib.config_identity import configured_keys
+from stream_calib.events.contracts import ModelKey
 from stream_calib.events.control import clock_record
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.port import Log, Outgoing, TopicPartition
 from tests.kafka_broker import KafkaBroker
 from tests.kafka_services import fresh_name
 from workers.demo import demo_config_file
-from workers.deployment import State, open_log, open_state
+from workers.deployment import State, connect_state, open_log, state_of
 from workers.run import STOP_WITH_PARENT
 from workers.status_board import MemberStatus
 from workers.topic_setup import create_topics
@@ -86,9 +88,11 @@ class Deployment:
         state_server: EmbeddedServer | None = None,
         state_url: str | None = None,
         kafka: KafkaBroker | None = None,
+        text: str | None = None,
     ) -> None:
         """`state_server`: holds the state, where it is not the log's server; `state_url`: where the test started it.
-        `kafka`: the log is there, in topics of the deployment's own, and `server` holds only the state."""
+        `kafka`: the log is there, in topics of the deployment's own, and `server` holds only the state. `text`: the
+        whole configuration, in place of that of the flights; `state` is that of its first model key."""
         self.server = server
         self.kafka = kafka
         self.state_server = state_server or server
@@ -101,20 +105,24 @@ class Deployment:
         }
         self.processes: list[RoleProcess] = []
         self._defaults: Overrides = kafka_settings(kafka) if kafka is not None else {}
-        self.config_file = self.write_config("stream-calib.toml", overrides or {})
+        self.config_file = self.write_config("stream-calib.toml", overrides or {}, text)
         self.config: Config = load_config(self.config_file, self.environ)
         self.log: Log = open_log(self.config)
-        self.state: State = open_state(self.config)
+        self.state: State = self.state_of(configured_keys(self.config)[0])
         create_topics(self.log, self.config)
 
-    def write_config(self, name: str, overrides: Overrides) -> Path:
-        """The flights deployment with other settings, as a file of its own."""
+    def write_config(self, name: str, overrides: Overrides, text: str | None = None) -> Path:
+        """The flights deployment with other settings, or this text, as a file of its own."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / name
         sections = {**self._defaults, **overrides}
         merged = {name: {**self._defaults.get(name, {}), **overrides.get(name, {})} for name in sections}
-        path.write_text(config_text(merged), encoding="utf-8")
+        path.write_text(config_text(merged) if text is None else text, encoding="utf-8")
         return path
+
+    def state_of(self, key: ModelKey) -> State:
+        """Over a connection of its own; the caller closes it."""
+        return state_of(connect_state(self.config), self.config, key)
 
     # --- processes
 
@@ -228,13 +236,14 @@ def deployment(
     own_state: bool = False,
     state_url: str | None = None,
     kafka: KafkaBroker | None = None,
+    text: str | None = None,
 ) -> Iterator[Deployment]:
-    """A deployment over a server of its own, or over two; all of it is ended at the end. `state_url`, `kafka`: as
-    above."""
+    """A deployment over a server of its own, or over two; all of it is ended at the end. `state_url`, `kafka`, `text`:
+    as above."""
     with ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer(folder / "server"))
         state_server = stack.enter_context(EmbeddedServer(folder / "state")) if own_state else None
-        made = Deployment(folder, server, overrides, state_server, state_url, kafka)
+        made = Deployment(folder, server, overrides, state_server, state_url, kafka, text)
         stack.callback(made.close)
         yield made
 
