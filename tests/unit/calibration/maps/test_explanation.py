@@ -13,7 +13,7 @@ from stream_calib.calibration.maps.explanation import explain
 from stream_calib.calibration.maps.parts import FamilyShift, MapParts, PatchRound
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.errors import FitError, NonFiniteInputError, ScoreRangeError
-from tests.unit.calibration.maps.test_signature_tables import SIGNATURES, some_parts
+from tests.unit.calibration.maps.drawn_parts import SIGNATURES, some_parts
 
 ATTRIBUTES = ["carrier", "origin"]
 IDENTITY = BaseMap(np.linspace(-10, 10, 401), 1 / (1 + np.exp(-np.linspace(-10, 10, 401))), 1e-6, STRICT_SLOPE)
