@@ -72,17 +72,25 @@ def _merged(
     """A signature of the run, run, bin and sums of each (run, bin) with labelled rows, in order of run and bin."""
     used = np.flatnonzero(cells.labelled > 0)
     run = run_of_signature[cells.signature[used]]
-    order = np.argsort(cells.grid_bin[used].astype(np.uint16), kind="stable")
-    for shift in range(0, int(run.max(initial=0)).bit_length(), _DIGIT):
-        digit = (run >> shift).astype(np.uint16)
-        order = order[np.argsort(digit[order], kind="stable")]
-    run, taken = run[order], used[order]
+    key, taken = run * N_BINS + cells.grid_bin[used], used
+    if (key[1:] < key[:-1]).any():
+        order = _order(run, cells.grid_bin[used])
+        key, run, taken = key[order], run[order], used[order]
     grid_bin = cells.grid_bin[taken]
-    starts = np.flatnonzero(np.diff(run * N_BINS + grid_bin, prepend=-1))
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
     labelled, positives = cells.labelled[taken], cells.positives[taken]
     if len(starts) < len(taken):
         labelled, positives = np.add.reduceat(labelled, starts), np.add.reduceat(positives, starts)
     return cells.signature[taken[starts]], run[starts], grid_bin[starts], labelled, positives
+
+
+def _order(run: NDArray[np.int64], grid_bin: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Places in order of run, then of bin, then as they were."""
+    order = np.argsort(grid_bin.astype(np.uint16), kind="stable")
+    for shift in range(0, int(run.max(initial=0)).bit_length(), _DIGIT):
+        digit = (run >> shift).astype(np.uint16)
+        order = order[np.argsort(digit[order], kind="stable")]
+    return order
 
 
 def _centre(grid_bin: NDArray[np.integer], labelled: NDArray[np.float64], log_odds: NDArray[np.float64]) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +47,9 @@ class Runs:
         self.blocks = tuple(blocks)
         self.first = ends - widths
         self.parameters = int(widths.sum())
-        self._spans = list(zip(blocks, self.first.tolist(), ends.tolist(), strict=True))
+        self._spans = list(zip(self.first.tolist(), ends.tolist(), strict=True))
+        self._design = self._designed(len(starts))
+        self._transposed = csr_array(self._design.T)
         self._starts = starts
         self._lengths = np.diff(starts, append=len(log_odds))
         self._log_odds = log_odds
@@ -60,7 +63,7 @@ class Runs:
 
     def split(self, parameters: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """The parameters of each block's groups (G,)."""
-        return [parameters[first + 1 : end] for _, first, end in self._spans]
+        return [parameters[first + 1 : end] for first, end in self._spans]
 
     def join(self, parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         """The vector (parameters,) of each block's groups' numbers (G,)."""
@@ -72,17 +75,12 @@ class Runs:
 
     def shift(self, parameters: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Sums (m,) of the offsets, and of the slopes, that each run has."""
-        sums = np.zeros((2, len(self._starts)))
-        for block, first, end in self._spans:
-            sums[int(block.slope)] += parameters[first:end][block.member]
-        return sums[0], sums[1]
+        offset, slope = (self._design @ parameters).reshape(2, -1)
+        return offset, slope
 
     def by_group(self, of_offsets: NDArray[np.float64], of_slopes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums over the runs of each group (parameters,): of (m,) `of_offsets` for offsets, `of_slopes` for slopes."""
-        sums = np.empty(self.parameters)
-        for block, first, end in self._spans:
-            sums[first:end] = np.bincount(block.member, of_slopes if block.slope else of_offsets, end - first)
-        sums[self.first] = 0.0
+        sums: NDArray[np.float64] = self._transposed @ np.concatenate([of_offsets, of_slopes])
         return sums
 
     def farthest(self, parameters: NDArray[np.float64]) -> float:
@@ -126,6 +124,16 @@ class Runs:
             expected *= self._distance
             two = np.add.reduceat(expected, self._starts)
         return self.by_group(residual, residual_apart), Moments(none, one, two)
+
+    def _designed(self, n_runs: int) -> csr_array:
+        """(2 m, parameters): 1 where a run has an offset, and m rows further where it has a slope."""
+        rows, columns = [np.empty(0, np.intp)], [np.empty(0, np.intp)]
+        for block, first in zip(self.blocks, self.first.tolist(), strict=True):
+            inside = np.flatnonzero(block.member)
+            rows.append(inside + n_runs * block.slope)
+            columns.append(first + block.member[inside])
+        row, column = np.concatenate(rows), np.concatenate(columns)
+        return csr_array((np.ones(len(row)), (row, column)), (2 * n_runs, self.parameters))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
