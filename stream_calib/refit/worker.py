@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
-from stream_calib.drift.psi_window import Signatures
 from stream_calib.errors import (
     FitError,
     PublicationRefusedError,
@@ -16,11 +15,11 @@ from stream_calib.errors import (
     StateUnavailableError,
 )
 from stream_calib.events.contracts import ModelKey
+from stream_calib.refit.carried import CarriedEvidence
 from stream_calib.refit.choice import choose
 from stream_calib.refit.derived import derived_document, time_attributes
 from stream_calib.refit.evidence import Evidence
-from stream_calib.refit.fit import fit_structure, is_enough, refit_level
-from stream_calib.refit.forward_evidence import MOST_DAYS, ForwardEvidence
+from stream_calib.refit.fit import fit_structure, refit_level
 from stream_calib.refit.gate import judge_candidate
 from stream_calib.refit.gate_evidence import JudgedMap, gate_cells, gate_window, judged
 from stream_calib.refit.reference import build_reference
@@ -31,24 +30,10 @@ from stream_calib.snapshot.decision_log import Outcome, Request
 from stream_calib.snapshot.model import LevelSnapshot, ResolvedSnapshot, Snapshot, StructureSnapshot
 from stream_calib.snapshot.report import GateReport, RefitReport
 from stream_calib.snapshot.store import SnapshotStore
-from stream_calib.windows.pane_record import PaneNames
 from stream_calib.windows.state_store import StateStore
 
-_PANES_A_READ = 256
 _UNNUMBERED = 1
 """Sequence number of a candidate until the store gives it the next one."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Carried:
-    """What is kept from one request to the next."""
-
-    evidence: Evidence
-    forward: ForwardEvidence
-
-    @classmethod
-    def begin(cls, first_pane: int, config: Config, signatures: Signatures) -> _Carried:
-        return cls(Evidence(first_pane, config), ForwardEvidence(config, signatures))
 
 
 class Refitter:
@@ -57,7 +42,7 @@ class Refitter:
     def __init__(self, state: StateStore, store: SnapshotStore, key: ModelKey, config: Config) -> None:
         self._state, self._store, self._key, self._config = state, store, key, config
         self._config_hash = config_hash(config)
-        self._carried: _Carried | None = None
+        self._carried: CarriedEvidence | None = None
 
     def run_once(self, token: str) -> RefitReport | None:
         """Answers the open request, if there is one, under the refit lease's `token`; its report as kept, or None.
@@ -109,7 +94,7 @@ class Refitter:
         return self._level(request, carried.evidence, parent)
 
     def _structure(
-        self, request: Request, carried: _Carried, parent: ResolvedSnapshot | None
+        self, request: Request, carried: CarriedEvidence, parent: ResolvedSnapshot | None
     ) -> tuple[Snapshot | None, RefitReport]:
         config, evidence, forward = self._config, carried.evidence, carried.forward
         choice = choose(forward.variants, forward.days, forward.sha256, config)
@@ -206,36 +191,17 @@ class Refitter:
 
     # --- evidence
 
-    def _evidence_for(self, request: Request) -> _Carried | None:
+    def _evidence_for(self, request: Request) -> CarriedEvidence | None:
         """Evidence of exactly the panes that the request names; None where their bytes are others."""
-        for carried in (self._carried, _Carried.begin(request.first_pane, self._config, self._state.signatures)):
+        for carried in (self._carried, CarriedEvidence(self._state, request.first_pane, self._config)):
             if carried is None:
                 continue
             evidence = carried.evidence
             if evidence.first_pane != request.first_pane or evidence.last_pane > request.last_pane:
                 continue
             self._carried = None  # half advanced, it must not be used again
-            self._advance(carried, request.last_pane)
+            carried.advance(request.last_pane)
             if evidence.cells_sha256 == request.cells_sha256:
                 self._carried = carried
                 return carried
         return None
-
-    def _advance(self, carried: _Carried, last_pane: int) -> None:
-        evidence = carried.evidence
-        while evidence.next_pane <= last_pane:
-            panes = range(evidence.next_pane, min(evidence.next_pane + _PANES_A_READ, last_pane + 1))
-            for pane, blob in zip(panes, self._state.blobs([PaneNames.of(p).matured for p in panes]), strict=True):
-                if blob is None:
-                    raise StateError(f"matured cells of pane {pane} are not in the state store")
-                evidence.advance(pane, blob)
-                if evidence.day_is_over:
-                    self._end_day(carried, last_pane)
-
-    def _end_day(self, carried: _Carried, last_pane: int) -> None:
-        evidence = carried.evidence
-        # What would be judged on days before those that decide at the request is not fitted: a worker that starts anew
-        # after years fits the last days only.
-        decides = evidence.last_day >= evidence.day_of(last_pane + 1) - 1 - MOST_DAYS
-        fit_cells = evidence.counts.cells() if decides and is_enough(evidence, self._config) else None
-        carried.forward.end_day(evidence.last_day, evidence.day_panes, fit_cells)

@@ -1,22 +1,32 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
+from stream_calib.refit.carried import CarriedEvidence
 from stream_calib.refit.choice import choose
+from stream_calib.refit.decayed_counts import FitCells
 from stream_calib.refit.fit import fit_structure
-from stream_calib.refit.forward_evidence import LEAST_DAYS, MOST_DAYS
-from stream_calib.refit.worker import Refitter
+from stream_calib.refit.forward_evidence import LEAST_DAYS, MOST_DAYS, ForwardEvidence
+from stream_calib.refit.labelled import PaneCells
 from stream_calib.snapshot.decision_log import Request
-from tests.unit.refit.world import FIRST_PANE, KEY, World, config
+from tests.unit.refit.world import FIRST_PANE, World, config
 
 FIRST_DAY = FIRST_PANE // 24
 
 
-def carried(refitter: Refitter) -> tuple[list[int], str]:
-    made = refitter._carried
-    assert made is not None
-    return [day.day for day in made.forward.days], made.forward.sha256
+def carried(world: World, *last_panes: int) -> CarriedEvidence:
+    """Advanced to each of the panes in turn."""
+    made = CarriedEvidence(world.state, FIRST_PANE, world.config)
+    for pane in last_panes:
+        made.advance(pane)
+    return made
+
+
+def last_request(world: World) -> Request:
+    return [e for e in world.store.log().entries if isinstance(e, Request)][-1]
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +61,7 @@ def test_the_choice_and_its_evidence_are_in_report_and_snapshot(world: World) ->
 
 
 def test_losses_are_those_of_fits_to_the_days_before(world: World) -> None:
-    made = world.refitter._carried
-    assert made is not None
+    made = carried(world, last_request(world).last_pane)
     record = {day.day: day for day in made.forward.days}
     day = max(record)
     # By hand: the structure as of the end of the day before, on the day's rows of the fit buckets.
@@ -81,39 +90,30 @@ def test_losses_are_those_of_fits_to_the_days_before(world: World) -> None:
 
 
 def test_a_worker_that_starts_anew_derives_the_same_record(world: World) -> None:
-    request = [e for e in world.store.log().entries if isinstance(e, Request)][-1]
-    fresh = Refitter(world.state, world.store, KEY, world.config)
-    assert fresh._evidence_for(request) is not None
-    continued = Refitter(world.state, world.store, KEY, world.config)
-    for pane in range(FIRST_PANE, request.last_pane + 1, 7):
-        continued._evidence_for(request.model_copy(update={"last_pane": pane, "cells_sha256": world.chains[pane]}))
-    assert continued._evidence_for(request) is not None
-    assert carried(fresh) == carried(continued)
+    request = last_request(world)
+    fresh = carried(world, request.last_pane).forward
+    continued = carried(world, *range(FIRST_PANE, request.last_pane, 7), request.last_pane).forward
+    assert fresh.days == continued.days
     report = next(r for r in world.store.reports() if r.request_id == request.id)
     assert report.choices is not None
-    assert report.choices.evidence_sha256 == carried(fresh)[1]
+    assert report.choices.evidence_sha256 == fresh.sha256 == continued.sha256
 
 
-def test_after_long_absence_only_the_days_that_decide_are_fitted() -> None:
+def test_after_long_absence_only_the_days_that_decide_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     made = World(config(min_rows=50, min_positives=5), rows_a_pane=4)
     for _ in range(24 * 36):
         made.add_pane()
     last = FIRST_PANE + 24 * 36 - 1
-    request = Request(
-        pane=last,
-        id="r",
-        kind="structure",
-        reason="manual",
-        first_pane=FIRST_PANE,
-        last_pane=last,
-        cells_sha256=made.chains[last],
-        parent=None,
-        roles={},
-        config_hash="",
-    )
-    found = made.refitter._evidence_for(request)
-    assert found is not None
-    days = [day.day for day in found.forward.days]
+    fitted: list[int] = []
+
+    class Counted(ForwardEvidence):
+        def end_day(self, day: int, panes: Sequence[PaneCells], fit_cells: FitCells | None) -> None:
+            if fit_cells is not None:
+                fitted.append(day)
+            super().end_day(day, panes, fit_cells)
+
+    monkeypatch.setattr("stream_calib.refit.carried.ForwardEvidence", Counted)
     end = (last + 1) // 24 - 1
-    assert days == list(range(end - MOST_DAYS + 1, end + 1))
-    assert [day.day for day in found.forward._days] == days
+    decide = list(range(end - MOST_DAYS + 1, end + 1))
+    assert [day.day for day in carried(made, last).forward.days] == decide
+    assert fitted == [decide[0] - 1, *decide]
