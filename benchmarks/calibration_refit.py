@@ -7,6 +7,7 @@ apart are taking the panes in, which the service does as they mature, and a day'
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from stream_calib.snapshot.report import GateReport
 from stream_calib.windows.cells import MaturedCells
 
 PANES = 7
+REPEATS = 3
 FIRST_PANE = 20_000
 UNIT_BUCKETS = 20
 CONFIG = Config.model_validate(
@@ -121,20 +123,24 @@ def refit(evidence: Evidence, choice: Choice, split: dict[str, float]) -> tuple[
 
 
 def measure_refit(trial: Trial, times: int, step: Callable[[str], None]) -> dict[str, float]:
-    """Seconds of one refit and of its parts, where each row of the trial counts `times`; RMSE of what it made."""
+    """Seconds of a refit and of its parts (medians), where each row of the trial counts `times`; RMSE of what it made.
+
+    One refit goes before, which imports what is imported when it is needed.
+    """
     step(f"world {trial.number}: refit from the cells of {times * len(trial.train.score):,} rows")
     panes = Panes.of(trial.train, times)
     started = time.process_time()
     evidence = panes.evidence()
     found = {"cells_taken_in": time.process_time() - started, "cells": float(panes.cells)}
-    started = time.process_time()
-    fit, report = refit(evidence, chosen(), found)
-    found["refit"] = time.process_time() - started
+    refit(evidence, chosen(), {})
+    runs: list[dict[str, float]] = []
+    for _ in range(REPEATS):
+        split: dict[str, float] = {}
+        fit, _ = refit(evidence, chosen(), split)
+        runs.append({**split, "refit": sum(split.values())})
+    found |= {name: statistics.median(run[name] for run in runs) for name in runs[0]}
     served = ServedMap(fit.parts)
     found["rmse"] = trial.test.rmse(served.apply(trial.test.score, trial.test.signature, SIGNATURES))
-    found["passed"] = float(report.passed)
-    found["rounds"] = float(len(fit.parts.rounds))
-    found["certified"] = float(fit.certificate.certified)
     return found
 
 
