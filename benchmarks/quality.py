@@ -170,7 +170,7 @@ def show(console: Console, name: str, result: Result) -> None:
 
 
 def document(results: Mapping[str, Result]) -> dict[str, dict[str, object]]:
-    """As every benchmark writes it; nothing here has a goal. Ratios: each method's log-loss by that of the raw score."""
+    """As every benchmark writes it; nothing here has a goal. Ratios: each method's log-loss by the raw score's."""
     measured: dict[str, object] = {}
     ratios: dict[str, object] = {}
     for task, result in results.items():
