@@ -15,7 +15,7 @@ from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import FamilyRule, make_family
 from stream_calib.calibration.joint.fit import JointFit, fit_joint
 from stream_calib.calibration.labelled_cells import LabelledCells
-from stream_calib.calibration.ladder import make_rung
+from stream_calib.calibration.ladder import fit_rung
 from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.metrics.log_loss import log_loss_sums
 from stream_calib.errors import FitError, LengthMismatchError
@@ -134,9 +134,7 @@ class _RungFits:
     prior_strength: float
 
     def fit(self, rung: Rung, cells: LabelledCells) -> BaseMap:
-        made = make_rung(rung, p_min=self.p_min, n_groups=self.n_groups, prior_strength=self.prior_strength)
-        counts = (np.bincount(cells.grid_bin, column, N_BINS) for column in (cells.labelled, cells.positives))
-        return made.fit_cells(*counts).base_map()
+        return fit_rung(rung, cells, p_min=self.p_min, n_groups=self.n_groups, prior_strength=self.prior_strength)
 
 
 class _FoldLosses:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import Family, Signature
 from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError
 
@@ -35,6 +36,14 @@ class LabelledCells:
             self.labelled[chosen],
             self.positives[chosen],
         )
+
+    def by_bin(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Labelled rows and positives (402,) of each grid bin, over all signatures."""
+        labelled, positives = (
+            np.bincount(self.grid_bin, column, N_BINS).astype(np.float64, copy=False)
+            for column in (self.labelled, self.positives)
+        )
+        return labelled, positives
 
     def check_counts(self, where: str) -> None:
         """Raises NonFiniteInputError, or FitError where positives are below 0 or above the labelled rows."""

@@ -11,6 +11,8 @@ from stream_calib.calibration.baselines.platt import Platt
 from stream_calib.calibration.calibrator import Calibrator
 from stream_calib.calibration.configuration import RUNGS, Rung
 from stream_calib.calibration.girb import GIRB
+from stream_calib.calibration.labelled_cells import LabelledCells
+from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.errors import ConfigurationError
 
 LADDER: Mapping[Rung, type[Identity | Platt | BetaCalibration | HedgedIsotonic | GIRB]] = {
@@ -34,3 +36,11 @@ def make_rung(name: str, *, p_min: float, n_groups: int, prior_strength: float) 
             made = kind(p_min=p_min, strict=True)
             return made.set_params(n_groups=n_groups, prior_strength=prior_strength) if rung == "girb" else made
     raise ConfigurationError(f"base map {name!r} is unknown; the rungs are {', '.join(RUNGS)}")
+
+
+def fit_rung(rung: Rung, cells: LabelledCells, *, p_min: float, n_groups: int, prior_strength: float) -> BaseMap:
+    """The base map of this kind, fitted to the cells of all signatures together. Raises as `Calibrator.fit_cells`, and
+    FitError as `make_rung` says.
+    """
+    made = make_rung(rung, p_min=p_min, n_groups=n_groups, prior_strength=prior_strength)
+    return made.fit_cells(*cells.by_bin()).base_map()

@@ -12,13 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.configuration import Configuration
 from stream_calib.calibration.five_folds import Chosen, choose_by_folds
-from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import FamilyRule, families_up_to, family_rule, make_family, predicate_rule
 from stream_calib.calibration.input_checks import checked_scores
 from stream_calib.calibration.joint.fit import fit_joint
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.labelled_rows import LabelledRows, signatures_of
-from stream_calib.calibration.ladder import make_rung
+from stream_calib.calibration.ladder import fit_rung
 from stream_calib.calibration.maps.explanation import Explanation, explain
 from stream_calib.calibration.maps.parts import MapParts
 from stream_calib.calibration.maps.served_map import ServedMap
@@ -213,12 +212,9 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
             )
 
     def _fitted(self, cells: LabelledCells, configuration: Configuration) -> MapParts:
-        labelled = np.bincount(cells.grid_bin, cells.labelled, N_BINS)
-        positives = np.bincount(cells.grid_bin, cells.positives, N_BINS)
-        rung = make_rung(
-            configuration.rung, p_min=self.p_min, n_groups=self.n_groups, prior_strength=self.prior_strength
+        base = fit_rung(
+            configuration.rung, cells, p_min=self.p_min, n_groups=self.n_groups, prior_strength=self.prior_strength
         )
-        base = rung.fit_cells(labelled, positives).base_map()
         families = [make_family(rule, cells.signatures) for rule in configuration.families]
         joint = fit_joint(
             cells,
@@ -235,7 +231,7 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
             p_min=self.p_min,
             slope_centre=joint.slope_centre,
             # Bins without rows count a little too: a weight must be above 0.
-            bin_weight=labelled.astype(np.float64) + 1.0,
+            bin_weight=cells.by_bin()[0] + 1.0,
         )
 
     def _finish(

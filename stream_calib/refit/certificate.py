@@ -21,11 +21,10 @@ from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.derived import time_attributes
 from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.figures import rounded_figure
 from stream_calib.refit.labelled import trailing_cells
 from stream_calib.refit.roles import ROLES
 from stream_calib.snapshot.fit_documents import AuditCellDocument, CertificateDocument, PatchesDocument
-
-_SIGNIFICANT = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +125,17 @@ def _document(made: Certificate, config: Config) -> CertificateDocument:
             group=made.families[made.family[place]].names[made.group[place]],
             lower=made.target.edges[interval],
             upper=made.target.edges[interval + 1],
-            mass=_short(float(made.rows[place]) / max(made.total_rows, 1.0)),
-            residual=_short(float(made.residual[place])),
-            half_width=_short(float(made.half_width[place])),
+            mass=rounded_figure(float(made.rows[place]) / max(made.total_rows, 1.0)),
+            residual=rounded_figure(float(made.residual[place])),
+            half_width=rounded_figure(float(made.half_width[place])),
         )
     return CertificateDocument(
         status=made.status if bounded else "uncertified",
-        alpha=_short(made.alpha_claimed) if bounded else None,
+        alpha=rounded_figure(made.alpha_claimed) if bounded else None,
         gamma=made.target.gamma,
         delta=made.delta,
         rows=int(made.total_rows),
         cells=len(made.rows),
-        smallest_detectable_alpha=_short(made.detectable_alpha) if bounded else None,
+        smallest_detectable_alpha=rounded_figure(made.detectable_alpha) if bounded else None,
         worst=deciding,
     )
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.{_SIGNIFICANT}g}") + 0.0

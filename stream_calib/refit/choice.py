@@ -14,10 +14,9 @@ from stream_calib.calibration.groups import family_rule
 from stream_calib.config import Config
 from stream_calib.refit.configurations import FULL, RUNGS_COMPARED, Variant, full_configuration
 from stream_calib.refit.derived import derived_names
+from stream_calib.refit.figures import rounded_figure
 from stream_calib.refit.forward_evidence import LEAST_DAYS, ForwardDay
 from stream_calib.snapshot.fit_documents import ChoicesDocument, FigureDocument, PatchesDocument
-
-_SIGNIFICANT = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,4 @@ def _rung(compared: Sequence[Variant], evidence: _Evidence, default: Rung) -> tu
 
 def _noted(name: str, on: bool, difference: NDArray[np.float64], rows: NDArray[np.float64]) -> FigureDocument:
     mean, error = mean_and_error(difference, rows)
-    return FigureDocument(name=name, on=on, difference=_short(mean), standard_error=_short(error))
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.{_SIGNIFICANT}g}") + 0.0
+    return FigureDocument(name=name, on=on, difference=rounded_figure(mean), standard_error=rounded_figure(error))

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from stream_calib.calibration.configuration import Configuration, Rung
-from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import Family, FamilyRule
 from stream_calib.calibration.joint.fit import JointFit, fit_joint
 from stream_calib.calibration.labelled_cells import LabelledCells
@@ -27,17 +24,16 @@ class ConfiguredFit:
 def fit_base(rung: Rung, cells: LabelledCells, config: Config) -> BaseMap:
     """The base map of this rung. Raises the FitError family."""
     # Here, because scikit-learn takes most of a second to import, and the other roles never fit.
-    from stream_calib.calibration.ladder import make_rung
+    from stream_calib.calibration.ladder import fit_rung
 
     calibration = config.calibration
-    made = make_rung(
+    return fit_rung(
         rung,
+        cells,
         p_min=config.serving.p_min,
         n_groups=calibration.score_groups,
         prior_strength=calibration.prior_strength,
     )
-    labelled = np.bincount(cells.grid_bin, cells.labelled, N_BINS)
-    return made.fit_cells(labelled, np.bincount(cells.grid_bin, cells.positives, N_BINS)).base_map()
 
 
 def fit_configuration(

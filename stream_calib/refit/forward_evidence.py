@@ -24,7 +24,7 @@ from stream_calib.calibration.intervals import interval_of
 from stream_calib.calibration.joint.fit import JointFit
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.maps.parts import PatchRound
-from stream_calib.calibration.metrics import LOG_LOSS_CLIP
+from stream_calib.calibration.metrics import log_loss_sums
 from stream_calib.calibration.multicalibration.audit import EVERYTHING, audit
 from stream_calib.calibration.multicalibration.finite import MIN_GROUP_UNITS
 from stream_calib.calibration.multicalibration.patches import propose_round
@@ -198,9 +198,7 @@ def _patched(
 
 def _loss(p: NDArray[np.float64], cells: LabelledCells) -> float:
     """Log-loss summed over the cells."""
-    p = np.clip(p, LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
-    loss = -(cells.positives * np.log(p) + (cells.labelled - cells.positives) * np.log1p(-p)).sum()
-    return float(round_significant(loss))
+    return float(round_significant(log_loss_sums(p, cells.labelled, cells.positives).sum()))
 
 
 def _of_groups(values: Mapping[tuple[str, ...], float], family: Family) -> NDArray[np.float64]:

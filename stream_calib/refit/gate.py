@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from stream_calib.calibration.metrics import LOG_LOSS_CLIP, auc_of_counts
+from stream_calib.calibration.metrics import LOG_LOSS_CLIP, auc_of_counts, log_loss_sums
 from stream_calib.config import RefitSection
+from stream_calib.refit.figures import rounded_figure
 from stream_calib.refit.roles import overlap
 from stream_calib.snapshot.report import GateReason, GateReport, HarmedGroup
 
@@ -36,7 +37,6 @@ MIN_CLASS_ROWS = 10
 GROUP_HARM_TOLERANCE = 0.05
 """Share of a group's loss."""
 MIN_GROUP_ROWS = 10
-_SIGNIFICANT = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +159,16 @@ def _compare(cells: GateCells, report: GateReport, config: RefitSection) -> Gate
 
 
 def _losses(cells: GateCells) -> _Losses:
-    negatives = cells.labelled - cells.positives
+    labelled, positives = cells.labelled.astype(np.float64), cells.positives.astype(np.float64)
     served = np.clip(cells.served, LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
     candidate = np.clip(cells.candidate, LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
     middle = (served + candidate) / 2
     gain_positive = np.log(candidate) - np.log(served)
     gain_negative = np.log1p(-candidate) - np.log1p(-served)
     return _Losses(
-        -(cells.positives * np.log(served) + negatives * np.log1p(-served)),
-        cells.positives * gain_positive + negatives * gain_negative,
-        cells.labelled * middle * (1 - middle) * (gain_positive - gain_negative) ** 2,
+        log_loss_sums(cells.served, labelled, positives),
+        positives * gain_positive + (labelled - positives) * gain_negative,
+        labelled * middle * (1 - middle) * (gain_positive - gain_negative) ** 2,
     )
 
 
@@ -235,7 +235,11 @@ def _groups(cells: GateCells, losses: _Losses) -> tuple[list[HarmedGroup], list[
         if harm - z * error_of > tolerance:
             harmed.append(
                 HarmedGroup(
-                    name=name, rows=n, harm=_round(harm), harm_lower=_round(harm - z * error_of), loss=_round(loss_of)
+                    name=name,
+                    rows=n,
+                    harm=rounded_figure(harm),
+                    harm_lower=rounded_figure(harm - z * error_of),
+                    loss=rounded_figure(loss_of),
                 )
             )
         elif z * error_of > tolerance:
@@ -244,9 +248,5 @@ def _groups(cells: GateCells, losses: _Losses) -> tuple[list[HarmedGroup], list[
 
 
 def _short(value: float) -> float | None:
-    """Nine significant digits, so that reports do not depend on the last bits of a sum; None for nan."""
-    return None if math.isnan(value) else _round(float(value))
-
-
-def _round(value: float) -> float:
-    return float(f"{value:.{_SIGNIFICANT}g}") + 0.0
+    """None for nan."""
+    return None if math.isnan(value) else rounded_figure(float(value))

@@ -7,9 +7,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from stream_calib.calibration.grid import CENTRE_LOG_ODDS
+from stream_calib.calibration.fit_input import CENTRE_SCORE
 from stream_calib.calibration.groups import make_family
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.time_attributes import TimeAttributes
@@ -22,10 +21,6 @@ from stream_calib.refit.labelled import trailing_cells
 from stream_calib.refit.settings import DAY_MS
 from stream_calib.snapshot.compiled import compile_snapshot
 from stream_calib.snapshot.model import ResolvedSnapshot
-
-RAW_AT_CENTRES = expit(CENTRE_LOG_ODDS)
-"""(402,) raw scores at the centres of the grid bins; the outer bins are exactly 0 and 1."""
-RAW_AT_CENTRES[[0, -1]] = 0.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,7 @@ def gate_cells(
         unit_bucket=plain.unit_bucket,
         labelled=cells.labelled.astype(np.int64),
         positives=cells.positives.astype(np.int64),
-        served=RAW_AT_CENTRES[cells.grid_bin] if served is None else at_centres(served),
+        served=CENTRE_SCORE[cells.grid_bin] if served is None else at_centres(served),
         candidate=at_centres(candidate),
         families=[GateGroups(family.names, family.group_of[cells.signature]) for family in families],
     )
