@@ -68,12 +68,6 @@ class TimeAttributes:
         """The values, in the order of `names`."""
         return _values(self.names, self.zone, pane * self.pane_ms)
 
-    def of_panes(self, panes: Sequence[int] | NDArray[np.int64]) -> list[tuple[str, ...]]:
-        """The values of each of n panes; each distinct one is looked up once."""
-        distinct, place = np.unique(np.asarray(panes, dtype=np.int64), return_inverse=True)
-        values = [self.of_pane(pane) for pane in distinct.tolist()]
-        return [values[i] for i in place.reshape(-1).tolist()]
-
     def extend(
         self, signature_index: NDArray[np.intp], signatures: Sequence[Signature], pane: NDArray[np.int64]
     ) -> tuple[NDArray[np.intp], list[Signature]]:

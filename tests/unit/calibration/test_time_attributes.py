@@ -107,7 +107,6 @@ def test_extended_signatures_are_those_of_each_row(rows: list[tuple[int, int]]) 
     place, extended = derived.extend(index, signatures, pane)
     assert [extended[i] for i in place.tolist()] == [signatures[i] + derived.of_pane(p) for i, p in rows]
     assert len(set(extended)) == len(extended)
-    assert derived.of_panes(pane) == [derived.of_pane(p) for _, p in rows]
 
 
 def test_panes_with_equal_values_share_their_signatures() -> None:
