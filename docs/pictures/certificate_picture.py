@@ -8,12 +8,15 @@ import numpy as np
 from flight_weeks import LabelledFlights
 from svg_page import Panel, svg_page
 
-from stream_calib.calibration.groups import families_up_to, make_family
+from stream_calib.calibration import (
+    AuditTarget,
+    Certificate,
+    Multicalibrator,
+    families_up_to,
+    make_family,
+    multicalibrate_cells,
+)
 from stream_calib.calibration.labelled_rows import LabelledRows
-from stream_calib.calibration.multicalibration.certificate import Certificate
-from stream_calib.calibration.multicalibration.finite import multicalibrate_cells
-from stream_calib.calibration.multicalibration.target import AuditTarget
-from stream_calib.calibration.multicalibrator import Multicalibrator
 from stream_calib.demo.svg import Scale, element, polyline, signed
 
 _GAMMA, _ALPHA = 0.05, 0.05

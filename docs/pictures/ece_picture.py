@@ -10,7 +10,7 @@ from stream_calib.calibration.metrics import ece, ece_of_perfect
 from stream_calib.demo.svg import Scale, element, polyline
 
 _ROWS = (300, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
-_DRAWS = 100
+_DRAWS = 60
 
 
 def ece_picture(flights: LabelledFlights, probability: Column) -> str:

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.calibration import GIRB
-from stream_calib.calibration.baselines import Isotonic, Platt
-from stream_calib.calibration.multicalibrator import Multicalibrator
+from stream_calib.calibration import GIRB, Isotonic, Multicalibrator, Platt
 from stream_calib.demo.flights import day_index, load_flights
 
 Column = NDArray[np.float64]

@@ -11,7 +11,7 @@ from stream_calib.demo.svg import Scale, element
 
 _ROW, _TOP, _LEFT = 44.0, 72.0, 150.0
 _DRAWS = 1_000
-_NOISE_DRAWS = 40
+_NOISE_DRAWS = 20
 _COLOURS = ("raw", "other", "other", "fourth", "calibrated")
 
 

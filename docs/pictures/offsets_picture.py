@@ -6,12 +6,9 @@ import numpy as np
 from flight_weeks import LabelledFlights
 from svg_page import svg_page
 
-from stream_calib.calibration import fit_joint
+from stream_calib.calibration import GIRB, GroupEffect, families_up_to, fit_joint, group_effects, make_family
 from stream_calib.calibration.grid import N_BINS
-from stream_calib.calibration.groups import families_up_to, make_family
-from stream_calib.calibration.joint.effects import GroupEffect, group_effects
 from stream_calib.calibration.labelled_rows import LabelledRows
-from stream_calib.calibration.ladder import make_rung
 from stream_calib.demo.svg import Scale, element, signed
 
 _ROW, _TOP = 21.0, 62.0
@@ -25,7 +22,7 @@ def offsets_picture(flights: LabelledFlights) -> str:
     rows = LabelledRows.checked(last.score, last.label, last.attributes, None)
     cells = rows.cells(np.ones(len(last.score), dtype=np.bool_))
     counts = (np.bincount(cells.grid_bin, column, N_BINS) for column in (cells.labelled, cells.positives))
-    base = make_rung("girb", p_min=1e-6, n_groups=100, prior_strength=30.0).fit_cells(*counts).base_map()
+    base = GIRB().fit_cells(*counts).base_map()
     families = [make_family(rule, cells.signatures) for rule in families_up_to(2, ["carrier", "origin"])]
     effects = group_effects(fit_joint(cells, base, families), cells, base)
     shown = [effect for effect in effects if len(effect.key) == 1]

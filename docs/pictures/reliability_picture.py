@@ -10,7 +10,7 @@ from stream_calib.calibration.metrics import ReliabilityCurve, reliability_curve
 from stream_calib.demo.svg import Scale, element, polyline, signed
 
 _BINS = 15
-_TOP, _BOTTOM, _WIDTH = 104.0, 400.0, 330.0
+_TOP, _BOTTOM, _WIDTH = 114.0, 410.0, 330.0
 _REACH = 10.0
 """Percentage points up and down."""
 
@@ -33,17 +33,18 @@ def reliability_picture(flights: LabelledFlights, probabilities: dict[str, Colum
         out.append(polyline([(panel.x(p), panel.y(100 * (r - p))) for p, r in points], f"line faint {css}"))
         out += [panel.dot(p, 100 * (r - p), css, f"said {p:.1%}, came true {r:.1%}") for p, r in points]
         phis.append(phi)
-    out.append(
-        element(
-            "text", "strong", x=56, y=24, text="Flights, refitted every week, each week judged by the fit before it"
+    for line, (css, text) in enumerate(
+        (
+            ("strong", "Flights, refitted every week, each week judged by the fit before it"),
+            ("tick", "thin: 95 % bands of all 15 bins together, as if flights were independent"),
+            (
+                "tick",
+                f"wide: the same where a flight counts 1/{max(phis):.0f}, as those of one day are not independent",
+            ),
         )
-    )
-    said = (
-        "95 % bands of all 15 bins together. Thin: as if flights were independent. "
-        f"Wide: those of a day are not; rows count 1 / {max(phis):.0f}."
-    )
-    out.append(element("text", "tick", x=56, y=46, text=said))
-    return svg_page(840, 454, "Reliability of raw scores and of calibrated probabilities of the flights", out)
+    ):
+        out.append(element("text", css, x=56, y=22 + 20 * line, text=text))
+    return svg_page(840, 464, "Reliability of raw scores and of calibrated probabilities of the flights", out)
 
 
 def _intervals(panel: Panel, curve: ReliabilityCurve, css: str) -> list[str]:

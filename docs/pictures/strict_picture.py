@@ -7,8 +7,7 @@ from flight_weeks import LabelledFlights
 from scipy.special import expit
 from svg_page import Panel, svg_page
 
-from stream_calib.calibration import GIRB
-from stream_calib.calibration.baselines import Isotonic
+from stream_calib.calibration import GIRB, Isotonic
 from stream_calib.calibration.metrics import auc
 from stream_calib.demo.svg import Scale, element, polyline, signed
 
