@@ -66,12 +66,11 @@ def audit_target(config: Config) -> AuditTarget:
 
 def patch_parts(
     parts: MapParts, audited: AuditedCells, families: Sequence[Family], config: Config
-) -> tuple[MapParts, PatchesDocument, CertificateDocument]:
-    """The parts with the rounds of patches that fresh rows confirm, what came of them, and the certificate of the map.
+) -> tuple[MapParts, PatchesDocument]:
+    """The parts with the rounds of patches that fresh rows confirm, and what came of them. Raises FitError.
 
-    Where the audit buckets have too few rows to confirm anything there are no patches. One shrunk round that shows a
-    gain of a standard error on the same days is not worth it: on a year of flights, which never has rows enough, such
-    rounds cost .002 of log-loss (.50431 against .50240) and .7 points of worst group error. Raises FitError.
+    `parts`: without level, because they are audited on weeks. Where the audit buckets have too few rows to confirm
+    anything there are no patches.
     """
     made = multicalibrate_cells(
         audited.fit,
@@ -86,12 +85,10 @@ def patch_parts(
     rows = int(min(cells.labelled.sum() for cells in audited.audits))
     needed = math.ceil(made.rows_needed)
     if not made.confirmable:
-        document = PatchesDocument(outcome="too_few_rows", rows=rows, rows_needed=needed)
-        return parts, document, certify_parts(parts, audited, families, config)
+        return parts, PatchesDocument(outcome="too_few_rows", rows=rows, rows_needed=needed)
     outcome: Literal["confirmed", "not_confirmed", "none_due"]
     outcome = "confirmed" if made.parts.rounds else "not_confirmed" if made.rounds else "none_due"
-    document = PatchesDocument(outcome=outcome, rows=rows, rows_needed=needed)
-    return made.parts, document, _document(made.certificate, config)
+    return made.parts, PatchesDocument(outcome=outcome, rows=rows, rows_needed=needed)
 
 
 def certify_parts(

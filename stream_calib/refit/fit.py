@@ -42,8 +42,9 @@ class StructureFit:
 def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, config: Config) -> StructureFit:
     """Fits everything. A pure function of the evidence, the choice, the dictionary and the configuration.
 
-    The base map on the counts of all groups together, then the shifts of all families on top of it, jointly, then the
-    level on the counts of the shorter half-life, then patches if they were chosen, then the certificate of the whole.
+    The base map on the counts of all groups together, then the shifts of all families on top of it, jointly, then
+    patches if they were chosen, then the level on the counts of the shorter half-life, then the certificate of the
+    whole.
     Raises TooFewRowsError, TooFewPositivesError, or another of the FitError family.
     """
     check_enough(evidence, config)
@@ -60,13 +61,17 @@ def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, co
         slope_centre=joint.slope_centre,
         bin_weight=_bin_weight(data) if choice.configuration.slopes or choice.document.patches else np.ones(N_BINS),
     )
+    audited_families, choices = (
+        [_family(families, rule, cells.signatures) for rule in family_rules(config)],
+        choice.document,
+    )
+    if choices.patches:
+        # Before the level: the cells of the fit and the audits are of weeks, and on them the level of the last days is
+        # a residual of everything, which patches would undo.
+        parts, tried = patch_parts(parts, audited, audited_families, config)
+        choices = choices.model_copy(update={"patches": bool(parts.rounds), "patches_tried": tried})
     parts = replace(parts, level=_fit_level(parts, data, config))
-    audited_families = [_family(families, rule, cells.signatures) for rule in family_rules(config)]
-    if not choice.document.patches:
-        return StructureFit(parts, choice.document, certify_parts(parts, audited, audited_families, config))
-    parts, tried, certificate = patch_parts(parts, audited, audited_families, config)
-    choices = choice.document.model_copy(update={"patches": bool(parts.rounds), "patches_tried": tried})
-    return StructureFit(parts, choices, certificate)
+    return StructureFit(parts, choices, certify_parts(parts, audited, audited_families, config))
 
 
 def refit_level(

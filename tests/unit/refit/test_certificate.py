@@ -60,14 +60,14 @@ def test_patches_need_rows_enough_to_be_confirmed() -> None:
     fit = fit_data(evidence.counts.cells(), lambda _: SIGNATURES).cells
     audited = audited_cells(fit, evidence, (), lambda _: SIGNATURES, made)
     families = [make_family(rule, audited.fit.signatures) for rule in family_rules(made)]
-    patched, tried, certificate = patch_parts(parts, audited, families, made)
+    certificate = certify_parts(parts, audited, families, made)
+    patched, tried = patch_parts(parts, audited, families, made)
     assert patched is parts
     assert tried.outcome == "too_few_rows"
     assert tried.rows == min(cells.labelled.sum() for cells in audited.audits)
     assert tried.rows_needed is not None
     # 1.8 z^2 / gamma x the mean of f (1 - f) / alpha^2, which lies between these.
     assert 1.8 * 2.33**2 / 0.01 * 0.05 / 0.1**2 < tried.rows_needed < 1.8 * 2.33**2 / 0.01 * 0.25 / 0.02**2
-    assert certificate == certify_parts(parts, audited, families, made)
     assert not certificate.certified
     assert certificate.alpha is not None
     assert certificate.smallest_detectable_alpha is not None
@@ -141,7 +141,8 @@ def test_the_settings_of_the_audits_reach_certificate_and_patches() -> None:
     fit = fit_data(evidence.counts.cells(), lambda _: SIGNATURES).cells
     audited = audited_cells(fit, evidence, (), lambda _: SIGNATURES, made)
     families = [make_family(rule, audited.fit.signatures) for rule in family_rules(made)]
-    _, tried, certificate = patch_parts(parts, audited, families, made)
+    _, tried = patch_parts(parts, audited, families, made)
+    certificate = certify_parts(parts, audited, families, made)
     # So coarse a target can be looked at with few rows, and no residual is beyond it.
     assert (tried.outcome, certificate.gamma, certificate.delta) == ("none_due", 0.2, 0.01)
     strict = certify_parts(parts, audited, families, config())
@@ -157,7 +158,7 @@ def test_confirmed_and_unconfirmed_patches_are_told_apart() -> None:
     families = [make_family(rule, audited.fit.signatures) for rule in family_rules(made)]
     parts = fitted(made, evidence)
     without_groups = replace(parts, families=())
-    patched, tried, _ = patch_parts(without_groups, audited, families, made)
+    patched, tried = patch_parts(without_groups, audited, families, made)
     assert (tried.outcome, len(patched.rounds) > 0) == ("confirmed", True)
     assert tried.rows is not None
     assert tried.rows_needed is not None
@@ -167,8 +168,27 @@ def test_confirmed_and_unconfirmed_patches_are_told_apart() -> None:
     as_served = replace(
         audited, audits=tuple(replace(own, positives=own.labelled * served.on(own)) for own in audited.audits)
     )
-    same, tried, _ = patch_parts(without_groups, as_served, families, made)
+    same, tried = patch_parts(without_groups, as_served, families, made)
     assert (tried.outcome, same.rounds) == ("not_confirmed", ())
+
+
+def test_patches_do_not_undo_the_level() -> None:
+    """In all groups alike the rate falls on the last day: the level sees it, the structure hardly, and the audits are
+    of all days."""
+    made = configured(gamma=0.02, alpha_abs=0.07, alpha_rel=0.0, level_half_life_ms=6 * 3_600_000)
+    rng, evidence = np.random.default_rng(5), Evidence(FIRST_PANE, made)
+    for pane in range(24 * 6):
+        rows = Rows(rng, 5_000)
+        if pane >= 24 * 5:
+            rows.label[rng.random(5_000) < 0.4] = 0
+        evidence.advance(FIRST_PANE + pane, rows.cells()[1].pack())
+    choice = choose(variants(made), [], "", made)
+    asked = replace(choice, document=choice.document.model_copy(update={"patches": True}))
+    plain, patched = (fit_structure(evidence, each, lambda _: SIGNATURES, made) for each in (choice, asked))
+    assert patched.choices.patches_tried is not None
+    assert patched.choices.patches_tried.outcome == "none_due"
+    assert plain.parts.level < -0.3
+    assert patched.parts.level == plain.parts.level
 
 
 def with_units() -> Config:

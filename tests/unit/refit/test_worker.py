@@ -10,11 +10,10 @@ import pytest
 from stream_calib.alerts.model import Alert
 from stream_calib.calibration.maps.parts import MapParts, PatchRound
 from stream_calib.calibration.multicalibration.audit import EVERYTHING
-from stream_calib.refit.certificate import certify_parts
 from stream_calib.refit.choice import Choice, choose
 from stream_calib.snapshot.compiled import compile_snapshot
 from stream_calib.snapshot.decision_log import Request
-from stream_calib.snapshot.fit_documents import CertificateDocument, PatchesDocument
+from stream_calib.snapshot.fit_documents import PatchesDocument
 from stream_calib.windows.cells import MaturedCells
 from stream_calib.windows.state_store import Commit
 from tests.unit.refit.world import FIRST_PANE, KEY, World, config
@@ -203,9 +202,9 @@ def test_level_refits_are_small_and_resolve_to_their_structure() -> None:
 
 
 def test_a_map_with_patches_of_everything_is_published_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_patches(parts: MapParts, *others: Any) -> tuple[MapParts, PatchesDocument, CertificateDocument]:
+    def with_patches(parts: MapParts, *others: Any) -> tuple[MapParts, PatchesDocument]:
         everything = PatchRound(EVERYTHING, (0.0, 0.5, 1.0), {("all",): (0.001, -0.002)})
-        return replace(parts, rounds=(everything,)), PatchesDocument(outcome="confirmed"), certify_parts(parts, *others)
+        return replace(parts, rounds=(everything,)), PatchesDocument(outcome="confirmed")
 
     def with_patches_chosen(*given: Any) -> Choice:
         choice = choose(*given)
