@@ -43,7 +43,7 @@ GOALS: dict[str, tuple[Literal[">=", "<="], float]] = {
     "apply_one_event_us": ("<=", 20.0),
     "refit_speed_of_mcgrad_holdout": (">=", 60.0),
     "refit_seconds_of_1000_times_the_events": ("<=", 1.2),
-    "multicalibrator_rmse": ("<=", 0.0100),
+    "multicalibrator_rmse_worst_world": ("<=", 0.0100),
 }
 ROWS_GIRB, ROWS_WORLD, EVENTS, TIMES = 10_000_000, 1_000_000, 1_000_000, 1_000
 
@@ -141,6 +141,7 @@ def measure_worlds(
     ratios = {name: medians.pop(name) for name in ratio_names if name in medians}
     for name, values in by_world.items():
         if name.endswith("_rmse"):
+            medians[f"{name}_worst_world"] = max(values)
             medians |= {f"{name}_world_{number}": value for number, value in enumerate(values, 1)}
     return medians, ratios
 

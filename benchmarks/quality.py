@@ -8,7 +8,7 @@
 * flights: a year of flights out of New York in the order of time. Every method is refitted every so many days, to all
   rows whose labels are 24 hours old by then, alike or weighted by age, and answers until the next refit; over all rows
   from the fifteenth day on. The service itself, which refits daily, is shown beside them.
-* packaged: what scikit-learn ships, scored by naive Bayes; calibrators are cross-validated.
+* packaged: what scikit-learn ships, scored by naive Bayes and by a forest; calibrators are cross-validated.
 * fusion: two badly scaled models of the digits, one by one and together.
 
 Intervals are of 95 %, by a bootstrap of days (flights) or of samples. `difference` is that of the log-loss to

@@ -11,11 +11,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from benchmarks.quality_data import Rows
-from benchmarks.quality_packaged import pooled, scores_unseen
+from benchmarks.quality_packaged import pooled, scores_unseen, shallow_forest
 from stream_calib.calibration import GIRB
 from stream_calib.calibration.fusion import FusionWeights, fit_fusion, fuse
 
@@ -28,9 +27,8 @@ def fusion_answers() -> tuple[Rows, dict[str, NDArray[np.float64]]]:
     """The rows (n,), and the probabilities (n,) of each way to use the two models."""
     features, kind = load_digits(return_X_y=True)
     half = features.shape[1] // 2
-    forest = RandomForestClassifier(25, max_depth=3, random_state=3)
     upper = scores_unseen(GaussianNB(), features[:, :half], kind)
-    lower = scores_unseen(forest, features[:, half:], kind)
+    lower = scores_unseen(shallow_forest(), features[:, half:], kind)
     rows = pooled(features, kind, upper)
     raw = np.stack([upper.reshape(-1), lower.reshape(-1)], axis=1)
     part = np.random.default_rng(4).integers(0, PARTS, len(features))[rows.unit]
