@@ -150,9 +150,9 @@ def _calibrated(member: Any) -> tuple[float, str | None]:
     if type(member) is not dict or member.get("status") != "calibrated":
         return np.nan, None
     probability, snapshot = member.get("calibrated"), member.get("snapshot")
-    if not isinstance(probability, (float, int)) or not 0 <= probability <= 1 or not isinstance(snapshot, str):
+    if isinstance(probability, bool) or not isinstance(probability, (float, int)) or not isinstance(snapshot, str):
         return np.nan, None
-    return float(probability), snapshot
+    return (float(probability), snapshot) if 0 <= probability <= 1 else (np.nan, None)
 
 
 def _record(item: Item) -> Record:

@@ -42,6 +42,8 @@ COMMANDS = (
     ("models", "list"),
     ("models", "retire"),
     ("doctor",),
+    ("fusion",),
+    ("fusion", "fit"),
     ("replay",),
     ("status",),
     ("refit",),
@@ -73,7 +75,7 @@ def test_help_has_an_example(command: tuple[str, ...]) -> None:
     done = command_line(*command, "--help")
     assert done.returncode == 0
     assert "Usage" in done.stdout
-    if command not in ((), ("config",), ("topics",), ("snapshot",), ("models",)):
+    if command not in ((), ("config",), ("topics",), ("snapshot",), ("models",), ("fusion",)):
         assert "Example" in done.stdout
 
 

@@ -182,6 +182,7 @@ def test_the_model_that_is_asked_for(
         ({}, ("n", None), r"no model n/\(any\) is configured; there are: m/1"),
         ({}, (None, "2"), r"no model \(any\)/2 is configured"),
         (SEVERAL, (None, None), r"name the model; there are: a/1, b/\(any\)"),
+        (SEVERAL | {"fusion": {"name": "f"}}, ("f", None), "f is fused of several models' scores .*; ask for a, b, or"),
         (SEVERAL, ("b", None), "give the model's version"),
         (NAMED_BY_RECORDS, (None, None), "give the model's name"),
         (NAMED_BY_RECORDS, ("a b", None), "use 1-64 characters"),

@@ -20,6 +20,7 @@ from tests.unit.snapshot.publishing import publish
 
 ONE, TWO, THREE = (ModelKey("m", version) for version in "123")
 OTHER = ModelKey("n", "1")
+FUSED = ModelKey("f", "1")
 HOUR_MS = 3_600_000
 
 
@@ -168,6 +169,21 @@ def test_wait_is_for_the_constants_only() -> None:
     here.models.refresh()
     assert here.models.waited_for() == []
     assert here.serving(OTHER) == ("identity", "")
+
+
+def test_wait_is_for_the_members_of_a_fusion_and_not_for_what_is_fused() -> None:
+    """What is served is all that can become its first snapshot."""
+    models = [{"name": "m", "score": "x"}, {"name": "n", "score": "y"}]
+    here = Deployment(model={}, models=models, fusion={"name": "f"}, serving={"bootstrap": "wait"})
+    here.models.refresh()
+    assert here.models.waited_for() == [ONE, OTHER]
+    assert here.registry.known() == [ONE, OTHER, FUSED]
+    for key in (ONE, OTHER):
+        here.publish(key)
+    here.now += 1_000
+    here.models.refresh()
+    assert here.models.waited_for() == []
+    assert here.serving(FUSED) == ("identity", "")
 
 
 # --- bounds ---------------------------------------------------------------------------------------------------

@@ -173,6 +173,22 @@ def test_a_rejected_record_that_is_passed_on_has_the_fused_member_too() -> None:
     assert found["fused"] == empty
 
 
+def test_blocks_of_one_key_make_no_row_of_another_late() -> None:
+    """A batch that spans more event time than the lateness (5 minutes), as when history is read."""
+    minute_ms = 60_000
+    records = [record(i, ts=TIME_MS + i * minute_ms, a=0.3, b=0.8) for i in range(20)]
+    outputs = apply(config(windows={"horizon": "24h", "max_clock_skew": "off"}), records)
+    clock_ms, keys = 0, []
+    for out in outputs:
+        if out.topic == "blocks":
+            block = unpack(out.value or b"")
+            assert block.event_time_ms.min() >= clock_ms - 5 * minute_ms
+            clock_ms = max(clock_ms, int(block.event_time_ms.max()))
+            keys.append(block.model_key.model)
+    assert keys == ["a", "b", "fused"] * 4
+    assert sum(len(block.score) for block in rows_of(outputs, FUSED)) == 20
+
+
 scores = st.one_of(st.just(MISSING), st.floats(0, 1), st.just("bad"))
 
 
