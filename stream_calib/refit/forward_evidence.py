@@ -4,8 +4,8 @@ At the end of each UTC day of event time every configuration is fitted to the de
 the next day is complete, its log-loss on that day's labelled cells of the fit buckets is noted (prequential: Dawid,
 "Statistical theory: the prequential approach", 1984). The record is a pure function of the panes and the configuration,
 because no fit depends on that of the day before; so a worker that starts anew derives the same one by fitting the last
-days only. The level is left out, because it is common to all configurations; patches are those that an
-audit of the fit buckets proposes, not confirmed.
+days only. The level is left out, because it is common to all configurations and fitted after all else; patches are
+those that an audit of the fit buckets proposes, not confirmed.
 """
 
 from __future__ import annotations
