@@ -130,13 +130,21 @@ def joint_penalty(problem: JointProblem, firm: Sequence[bool], ridge: float, slo
 
 def _begin(problem: JointProblem, families: Sequence[Family], start: JointFit | None) -> NDArray[np.float64]:
     parts = [np.zeros(block.size) for block in problem.runs.blocks]
-    known = {} if start is None else {shift.rule: shift for shift in start.shifts}
-    for (place, slope), block in problem.block_of.items():
-        shift = known.get(families[place].rule)
-        if shift is not None:
-            values = shift.slopes if slope else shift.offsets
-            parts[block] = np.array([values.get(key, 0.0) for key in families[place].keys])
+    if start is not None:
+        for (place, slope), block in problem.block_of.items():
+            parts[block] = _of_groups(families[place], start, slope)
     return problem.runs.join(parts)
+
+
+def _of_groups(family: Family, fit: JointFit, slope: bool) -> NDArray[np.float64]:
+    """The fit's offsets or slopes of a family's groups (G,), 0 where it has none."""
+    for own, values in zip(fit.families, fit.slopes if slope else fit.offsets, strict=True):
+        if own.rule == family.rule and values is not None:
+            if own.keys == family.keys:
+                return values
+            known = dict(zip(own.keys, values.tolist(), strict=True))
+            return np.array([known.get(key, 0.0) for key in family.keys])
+    return np.zeros(len(family.keys))
 
 
 def _check(

@@ -58,7 +58,7 @@ def joint_problem(
     log_odds = base.log_odds_at(CENTRE_LOG_ODDS)
     if slope_centre is None:
         slope_centre = _centre(grid_bin, labelled, log_odds) if any(sloped) else 0.0
-    starts = np.flatnonzero(np.diff(run, prepend=-1))
+    starts = _starts(run)
     inside = signature[starts]
     keys = [(place, slope) for slope in (False, True) for place in order if sloped[place] or not slope]
     blocks = [Block(families[place].group_of[inside] + 1, len(families[place].keys), slope) for place, slope in keys]
@@ -70,18 +70,24 @@ def _merged(
     cells: LabelledCells, run_of_signature: NDArray[np.int64]
 ) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.integer], NDArray[np.float64], NDArray[np.float64]]:
     """A signature of the run, run, bin and sums of each (run, bin) with labelled rows, in order of run and bin."""
-    used = np.flatnonzero(cells.labelled > 0)
-    run = run_of_signature[cells.signature[used]]
-    key, taken = run * N_BINS + cells.grid_bin[used], used
+    used = cells.labelled > 0
+    if not used.all():
+        cells = cells.rows(used)
+    run = run_of_signature[cells.signature]
+    key = run * N_BINS + cells.grid_bin
     if (key[1:] < key[:-1]).any():
-        order = _order(run, cells.grid_bin[used])
-        key, run, taken = key[order], run[order], used[order]
-    grid_bin = cells.grid_bin[taken]
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
-    labelled, positives = cells.labelled[taken], cells.positives[taken]
-    if len(starts) < len(taken):
-        labelled, positives = np.add.reduceat(labelled, starts), np.add.reduceat(positives, starts)
-    return cells.signature[taken[starts]], run[starts], grid_bin[starts], labelled, positives
+        order = _order(run, cells.grid_bin)
+        cells, run, key = cells.rows(order), run[order], key[order]
+    starts = _starts(key)
+    if len(starts) == len(key):
+        return cells.signature, run, cells.grid_bin, cells.labelled, cells.positives
+    labelled, positives = np.add.reduceat(cells.labelled, starts), np.add.reduceat(cells.positives, starts)
+    return cells.signature[starts], run[starts], cells.grid_bin[starts], labelled, positives
+
+
+def _starts(ascending: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Where other values, 0 or more, begin."""
+    return np.flatnonzero(np.diff(ascending, prepend=-1) != 0)
 
 
 def _order(run: NDArray[np.int64], grid_bin: NDArray[np.integer]) -> NDArray[np.intp]:
