@@ -20,6 +20,8 @@ class Fusion(NamedTuple):
     """Of the fused score, which is the raw score of a model of its own."""
     weights: dict[str, float]
     """Of each member by name, in the order of `[[models]]`."""
+    definition: str
+    """Members, their versions and shares, as text: scores of other definitions cannot be compared."""
 
 
 class FusionSection(Section):
@@ -70,7 +72,10 @@ def fusion_of(section: FusionSection, models: Sequence[ScoreModelSection]) -> Fu
         return None
     given = section.members or {model.name: 1.0 for model in models}
     weights = {model.name: given[model.name] for model in models if model.name in given}
-    return Fusion(ModelKey(section.name, section.version or DEFAULT_VERSION), weights)
+    total = sum(weights.values())
+    versions = {model.name: model.version or "*" for model in models}
+    shares = [f"{name}/{versions[name]}={weight / total:.9g}" for name, weight in sorted(weights.items()) if weight]
+    return Fusion(ModelKey(section.name, section.version or DEFAULT_VERSION), weights, " ".join(shares))
 
 
 def check_fusion(section: FusionSection, models: Sequence[ScoreModelSection], max_keys: int) -> None:

@@ -12,7 +12,7 @@ from stream_calib.snapshot.decision_log import Request
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.input_batch import InputBatch, Records, judge_records
 from stream_calib.windows.intake import Intake
-from stream_calib.windows.registration import claim_generation, claim_topics, register_inputs
+from stream_calib.windows.registration import claim_fusion, claim_generation, claim_topics, register_inputs
 from stream_calib.windows.shard_store import Mark
 from workers.deployment import State
 from workers.monitor_inputs import Signatures
@@ -48,7 +48,7 @@ class MonitoredModel:
         """`starts`: the first mark of every input, were it new. `idle_inputs`: see Closer. Raises StateError where the
         stored state is of another configuration, TopicRecreatedError where it is of other topics."""
         self._state, self._windows, self._member, self._clock_ms = state, config.windows, member, clock_ms
-        self.key = state.model_key
+        self.key, self._fused = state.model_key, config.fused()
         self.marks: dict[str, Mark] = {}
         self._known_signatures: set[int] = set()
         self._lease_until = self._lease_asked = 0
@@ -79,6 +79,8 @@ class MonitoredModel:
     def claim(self, topic_ids: Mapping[str, str]) -> None:
         """Binds the state to this configuration and these topics; that is lost with a state that was wiped."""
         claim_generation(self._state.store, self._state.generation)
+        if self._fused is not None and self._fused.key == self.key:
+            claim_fusion(self._state.store, self._fused.definition)
         claim_topics(self._state.store, topic_ids)
 
     def attach(self) -> None:

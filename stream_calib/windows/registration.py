@@ -32,6 +32,16 @@ def claim_generation(state: StateStore, generation: str) -> None:
         )
 
 
+def claim_fusion(state: StateStore, definition: str) -> None:
+    """Binds the state of a fused model key to what it is made of. Raises GenerationMismatchError where that changed."""
+    found = _claim(state, "fusion", definition)
+    if found != definition:
+        raise GenerationMismatchError(
+            f"the stored state counts scores that were fused as {found}, this configuration fuses {definition}; put the"
+            " old members, versions and weights back, or give fusion.version another value to start afresh"
+        )
+
+
 def claim_topics(state: StateStore, topic_ids: Mapping[str, str]) -> None:
     """Binds the state to the identities of the topics that it counts (topic -> id). One may be added later.
 

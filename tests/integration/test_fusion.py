@@ -286,3 +286,13 @@ def test_a_window_with_too_few_rows_is_refused(run: Run, tmp_path: Path) -> None
     done = _fit(run.deployed, "--calibrated", str(outputs), "--labels", str(labels))
     assert done.exit_code == 1
     assert "0 labelled rows have a calibrated score of each of loud, quiet" in done.stderr
+
+
+def test_counts_of_other_weights_are_refused(run: Run) -> None:
+    deployed = run.deployed
+    text = CONFIG.replace('name = "fused"\n', 'name = "fused"\nmembers = { loud = 2, quiet = 1 }\n')
+    monitor = deployed.start("monitor", config_file=deployed.write_config("weights.toml", {}, text))
+    monitor.expected = False
+    deployed.until(lambda: monitor.process.poll() is not None, "monitor to end")
+    assert monitor.process.returncode == 1
+    assert "give fusion.version another value to start afresh" in monitor.last_words()

@@ -6,12 +6,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_calib.errors import StateError, StateUnavailableError, TopicRecreatedError
+from stream_calib.errors import GenerationMismatchError, StateError, StateUnavailableError, TopicRecreatedError
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.input_batch import EMPTY_LABELS, Records
 from stream_calib.windows.intake import Intake
 from stream_calib.windows.new_model import starts_beside
-from stream_calib.windows.registration import claim_topics, inputs_of, recorded_inputs, register_inputs
+from stream_calib.windows.registration import claim_fusion, claim_topics, inputs_of, recorded_inputs, register_inputs
 from stream_calib.windows.row_codec import EMPTY_ROWS
 from stream_calib.windows.shard_store import Advance, Inputs, Mark, ReadGuard, ShardCall, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
@@ -206,6 +206,14 @@ def test_a_record_that_was_lost_is_made_again_from_the_shards(backend: Backend, 
     backend.put_state(key.state, before)
     assert key.register(NEW) == inputs_of(NEW)
     assert recorded_inputs(key.state, 4)[S1] == Mark(7, at(60), at(60))
+
+
+def test_counts_of_another_fusion_are_refused(backend: Backend) -> None:
+    state = backend.state()
+    claim_fusion(state, "a/1=0.5 b/1=0.5")
+    claim_fusion(state, "a/1=0.5 b/1=0.5")
+    with pytest.raises(GenerationMismatchError, match=r"as a/1=0.5 b/1=0.5, .* fuses a/1=1; .* give fusion.version"):
+        claim_fusion(state, "a/1=1")
 
 
 def test_a_topic_may_be_added_and_no_other_change_is_allowed(backend: Backend) -> None:

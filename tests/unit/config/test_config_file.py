@@ -265,7 +265,9 @@ def test_one_model_cannot_be_fused(file: Path) -> None:
 def test_all_models_are_fused_alike_where_no_members_are_given(file: Path) -> None:
     file.write_text(TWO_MODELS + '[fusion]\nname = "f"')
 
-    assert load_config(file, {}).fused() == Fusion(ModelKey("f", "1"), {"fraud": 1.0, "abuse": 1.0})
+    assert load_config(file, {}).fused() == Fusion(
+        ModelKey("f", "1"), {"fraud": 1.0, "abuse": 1.0}, "abuse/1=0.5 fraud/*=0.5"
+    )
 
 
 def test_members_have_the_weights_that_are_given(file: Path) -> None:
@@ -273,10 +275,26 @@ def test_members_have_the_weights_that_are_given(file: Path) -> None:
     config = load_config(file, {})
 
     fused = config.fused()
-    assert fused == Fusion(ModelKey("f", "2"), {"fraud": 0.25, "abuse": 3.0})
+    assert fused is not None
+    assert fused[:2] == (ModelKey("f", "2"), {"fraud": 0.25, "abuse": 3.0})
     assert list(fused.weights) == ["fraud", "abuse"]
     file.write_text(redacted(config), encoding="utf-8")
     assert load_config(file, {}) == config
+
+
+def test_a_fusion_is_another_one_where_shares_or_versions_differ(file: Path) -> None:
+    def definition(members: str, text: str = TWO_MODELS) -> str:
+        file.write_text(f'{text}[fusion]\nname = "f"\nmembers = {members}')
+        fused = load_config(file, {}).fused()
+        assert fused is not None
+        return fused.definition
+
+    same = definition("{fraud = 1, abuse = 3}")
+    assert same == definition("{abuse = 0.75, fraud = 0.25}")
+    assert same != definition("{fraud = 1, abuse = 3.01}")
+    assert definition("{fraud = 1}") == definition("{fraud = 2, abuse = 0}") == "fraud/*=1"
+    later = TWO_MODELS.replace('score = "s.abuse"', 'score = "s.abuse"\nversion = "2"')
+    assert same != definition("{fraud = 1, abuse = 3}", later)
 
 
 def test_a_deployment_without_a_model_is_refused(file: Path) -> None:
