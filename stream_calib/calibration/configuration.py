@@ -21,7 +21,8 @@ RUNGS: tuple[Rung, ...] = ("identity", "platt", "beta", "isotonic", "girb")
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A rung, the families that have offsets, those of them that have slopes too, and those that are shrunk firmly.
+    """A rung, the families that have offsets, those of them that have slopes too, and those that are held
+    near 0 firmly (`joint.penalty`).
 
     Two configurations of the same families in another order are different values, so make variants with the methods,
     which keep the order. Raises ConfigurationError where a family occurs twice, or one of `slopes` or `firm`
@@ -55,7 +56,7 @@ class Configuration:
 
     @property
     def firm_places(self) -> tuple[int, ...]:
-        """Places in `families` of those that are shrunk firmly."""
+        """Places in `families` of those that are held firmly."""
         return tuple(place for place, rule in enumerate(self.families) if rule in self.firm)
 
     def on_rung(self, rung: Rung) -> Configuration:
@@ -76,7 +77,7 @@ class Configuration:
         return replace(self, slopes=self._in_order((*self.slopes, rule)))
 
     def with_firm(self, rule: FamilyRule) -> Configuration:
-        """The same with one of its families shrunk firmly."""
+        """The same with one of its families held firmly."""
         return replace(self, firm=self._in_order((*self.firm, rule)))
 
     def _in_order(self, rules: tuple[FamilyRule, ...]) -> tuple[FamilyRule, ...]:

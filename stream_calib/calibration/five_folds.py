@@ -68,10 +68,10 @@ def choose_by_folds(
 
     1. the rung: the simplest within one standard error of the best, of those that can be fitted;
     2. slopes of a family come on where they help, the one that helps most first, while any does;
-    3. a family is shrunk firmly where that helps, likewise;
+    3. a family is held near 0 firmly (`Penalty`) where that helps, likewise;
     4. a family goes off where it harms, the one that harms most first, while any does.
 
-    Within a step, what did not pay once is not tried again. Harm is judged last because what a slope or a firmer ridge
+    Within a step, what did not pay once is not tried again. Harm is judged last because what a slope or a firm penalty
     cures is none of the family's doing. `p_min`, `n_groups` and `prior_strength` are those of the base maps
     (ladder.py).
 
