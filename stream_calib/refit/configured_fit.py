@@ -52,6 +52,7 @@ def fit_configuration(
         base,
         [families[rule] for rule in configuration.families],
         slopes=configuration.slope_places,
+        firm=configuration.firm_places,
         ridge=config.calibration.offset_ridge,
         slope_ridge=config.calibration.offset_ridge,
         tolerance=tolerance,

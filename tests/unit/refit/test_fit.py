@@ -6,14 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_calib.calibration.groups import make_family
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.errors import TooFewPositivesError, TooFewRowsError
 from stream_calib.refit.choice import choose
 from stream_calib.refit.configurations import variants
+from stream_calib.refit.configured_fit import fit_base, fit_configuration
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.fit import StructureFit, refit_level
 from stream_calib.refit.fit import fit_structure as fit_chosen
+from stream_calib.refit.labelled import fit_data
 from stream_calib.refit.reference import build_reference
 from stream_calib.snapshot.compiled import map_document
 from tests.unit.refit.world import FIRST_PANE, REGIONS, SIGNATURES, Rows, config
@@ -119,3 +122,16 @@ def test_served_values_lie_within_p_min() -> None:
     served = ServedMap(replace(fit.parts, level=50.0))
     p = served.apply(np.array([0.0, 0.5, 1.0]), np.zeros(3, np.intp), [("north",)])
     assert (p <= 1 - made.serving.p_min).all()
+
+
+def test_slopes_and_firm_families_of_a_configuration_reach_the_fit() -> None:
+    made = config()
+    cells = fit_data(evidence_of(made).counts.cells(), values_of).cells
+    plain = variants(made)[0].configuration
+    (rule,) = plain.families
+    base, families = fit_base("girb", cells, made), {rule: make_family(rule, cells.signatures)}
+    asked = (plain, plain.with_slope(rule), plain.with_firm(rule))
+    free, sloped, firm = (fit_configuration(each, cells, base, families, made).joint for each in asked)
+    assert (free.slopes[0], firm.slopes[0]) == (None, None)
+    assert sloped.slopes[0] is not None
+    assert np.abs(firm.offsets[0]).sum() < np.abs(free.offsets[0]).sum()
