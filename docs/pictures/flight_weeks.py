@@ -21,7 +21,7 @@ FIRST_DAY = 28
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledFlights:
-    """Rows in order of departure, columns (n,): raw score, label, carrier, origin, day from the first."""
+    """Columns (n,): raw score, label, carrier, origin, day from the first."""
 
     score: Column
     label: NDArray[np.int8]
@@ -45,13 +45,12 @@ class LabelledFlights:
 
 
 def labelled_flights() -> LabelledFlights:
-    """All flights that have a label."""
+    """All flights that have a label, in the order of the labels."""
     flights = load_flights()
-    order = np.argsort(flights.label_row, kind="stable")
-    row = flights.label_row[order]
+    row = flights.label_row
     day = day_index(flights.score_time_ms[row])
     carrier, origin = np.array(flights.carriers)[flights.carrier[row]], np.array(flights.origins)[flights.origin[row]]
-    return LabelledFlights(flights.score[row], flights.label[order], carrier, origin, day - day[0])
+    return LabelledFlights(flights.score[row], flights.label, carrier, origin, day - day[0])
 
 
 METHODS: dict[str, Callable[[LabelledFlights], Predictor]] = {
@@ -74,10 +73,11 @@ def _of_groups(fitted: Multicalibrator) -> Predictor:
 
 
 def predict_weeks(flights: LabelledFlights) -> tuple[LabelledFlights, dict[str, Column]]:
-    """The flights from day 28 on, and each method's probabilities of them.
+    """The flights from day 28 on, by day, and each method's probabilities of them.
 
     A week is predicted by fits to the labels of the 56 days that end a day before it: labels need a day to arrive.
     """
+    flights = flights.rows(np.argsort(flights.day, kind="stable"))
     found: dict[str, list[Column]] = {name: [] for name in METHODS}
     for start in range(FIRST_DAY, int(flights.day.max()) + 1, 7):
         train = flights.rows((flights.day >= start - 1 - TRAINING_DAYS) & (flights.day < start - 1))

@@ -80,5 +80,5 @@ def _curve(fitted: GIRBCV) -> list[str]:
     chosen = curve.chosen
     x, y = panel.x(float(at[chosen])), panel.y(float(excess[chosen]))
     out.append(element("circle", "chosen", r=9, cx=x, cy=y))
-    out.append(element("text", "strong middle", x=x, y=_BOTTOM - 10, text="chosen"))
+    out.append(element("text", "strong halo middle", x=x, y=_BOTTOM - 10, text="chosen"))
     return out

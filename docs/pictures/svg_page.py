@@ -18,6 +18,7 @@ text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue"
   fill: var(--text); font-variant-numeric: tabular-nums; }
 .page { fill: var(--page); } .tick, .axis-name { fill: var(--soft); }
 .panel-name { font-weight: 600; font-size: 14px; } .strong { font-weight: 600; }
+.halo { paint-order: stroke; stroke: var(--page); stroke-width: 5px; }
 .end { text-anchor: end; } .middle { text-anchor: middle; }
 .grid { stroke: var(--grid); } .axis { stroke: var(--soft); }
 .perfect { stroke: var(--soft); stroke-dasharray: 5 4; }
