@@ -58,7 +58,7 @@ def main(
     default_worlds: Annotated[
         int, typer.Option(min=0, help="Worlds in which MCGrad is fitted as by default too, which takes long")
     ] = 1,
-    scale: Annotated[float, typer.Option(min=0.001, max=1, help="Share of the rows; goals hold for 1 only")] = 1.0,
+    scale: Annotated[float, typer.Option(min=0.001, max=1, help="Share of the rows; goals are judged at 1 only")] = 1.0,
     environment: Annotated[
         Path | None, typer.Option(help="Folder of the environment with MCGrad; by default under the user's cache")
     ] = None,
@@ -93,7 +93,7 @@ def main(
     goals = {
         name: {"goal": goal, "value": value, "met": value >= goal if sense == ">=" else value <= goal}
         for name, (sense, goal) in GOALS.items()
-        if (value := {**measured, **ratios}.get(name)) is not None
+        if scale == 1 and (value := {**measured, **ratios}.get(name)) is not None
     }
     show(console, measured, ratios, goals)
     if json_file is not None:
