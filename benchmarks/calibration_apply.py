@@ -68,9 +68,7 @@ def _single_us(served: ServedMap, score: np.ndarray[tuple[int], np.dtype[np.floa
 def _fitted(world: SyntheticWorld) -> MapParts:
     """GIRB, offsets of every attribute and of pairs, slopes of contents."""
     cells = world.sample(200_000, 2).cells()
-    shape = np.zeros((2, 402))
-    np.add.at(shape, (slice(None), cells.grid_bin), np.stack([cells.labelled, cells.positives]))
-    base = GIRB().fit_cells(*shape).base_map()
+    base = GIRB().fit_cells(*cells.by_bin()).base_map()
     families = [make_family(rule, SIGNATURES) for rule in families_up_to(2, ATTRIBUTES)]
     joint = fit_joint(cells, base, families, slopes=[1])
     return MapParts(base=base, families=joint.shifts, slope_centre=joint.slope_centre)

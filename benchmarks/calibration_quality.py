@@ -14,7 +14,6 @@ from benchmarks.mcgrad_runs import How, Job, McGrad
 from benchmarks.synthetic_world import ATTRIBUTES, N_CONTENTS, N_DEVICES, SIGNATURES, Sample, SyntheticWorld
 from stream_calib.calibration import GIRB, MapParts, Multicalibrator, ServedMap, fit_joint
 from stream_calib.calibration.five_folds import choose_by_folds
-from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import families_up_to, make_family
 from stream_calib.calibration.ladder import make_rung
 
@@ -85,7 +84,7 @@ def fit_on_all(train: Sample) -> ServedMap:
     folds = [train.rows(fold == number).cells() for number in range(FOLDS)]
     chosen = choose_by_folds(folds, rules).configuration
     cells = train.cells()
-    labelled, positives = (np.bincount(cells.grid_bin, c, N_BINS) for c in (cells.labelled, cells.positives))
+    labelled, positives = cells.by_bin()
     rung = make_rung(chosen.rung, p_min=1e-6, n_groups=100, prior_strength=30.0)
     base = rung.fit_cells(labelled, positives).base_map()
     joint = fit_joint(

@@ -45,7 +45,8 @@ def scores_unseen(model: Any, features: NDArray[np.float64], label: NDArray[np.i
     """(n, classes) probabilities by models that were fitted to other rows."""
     folds = KFold(_MODEL_FOLDS, shuffle=True, random_state=1)
     found: NDArray[np.float64] = cross_val_predict(model, features, label, cv=folds, method="predict_proba")
-    return found / found.sum(axis=1, keepdims=True)
+    total: NDArray[np.float64] = found.sum(axis=1, keepdims=True)
+    return np.divide(found, total)
 
 
 def _breast_cancer(name: str, model: Any) -> Task:
@@ -66,7 +67,7 @@ def _two_classes(
 ) -> Task:
     score = scores_unseen(model, features, label)[:, 1]
     unit = np.arange(len(label))
-    values = dict.fromkeys(codes, _PARTS)
+    values: dict[str, tuple[str, ...]] = dict.fromkeys(codes, _PARTS)
     return _cross_validated(name, Rows(score, label, unit, unit, codes, values, (tuple(codes),)))
 
 
