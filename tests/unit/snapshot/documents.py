@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stream_calib.snapshot.decision_log import Request
+from stream_calib.snapshot.fit_documents import AuditCellDocument, CertificateDocument, ChoicesDocument
 from stream_calib.snapshot.map_documents import BaseMapDocument, FamilyDocument, OffsetDocument
 from stream_calib.snapshot.model import LevelSnapshot, PsiGroupDocument, ReferenceDocument, StructureSnapshot
 from stream_calib.snapshot.report import GateReport, RefitReport
@@ -22,6 +23,31 @@ GATE = GateReport(
     role_overlap=0,
     passed=True,
 )
+
+CERTIFICATE = CertificateDocument(
+    status="uncertified",
+    alpha=0.09,
+    gamma=0.01,
+    delta=0.05,
+    rows=9_000,
+    cells=40,
+    smallest_detectable_alpha=0.07,
+    worst=AuditCellDocument(group="carrier=UA", lower=0.1, upper=0.2, mass=0.02, residual=0.03, half_width=0.06),
+)
+
+
+def choices(**change: Any) -> ChoicesDocument:
+    fields: dict[str, Any] = {
+        "rung": "platt",
+        "families_off": (),
+        "slopes": (),
+        "patches": True,
+        "days": 9,
+        "rows": 100,
+        "figures": (),
+        "evidence_sha256": "ef",
+    }
+    return ChoicesDocument(**fields | change)
 
 
 def structure(request_id: str = "r1", parent: str | None = None, **change: Any) -> StructureSnapshot:

@@ -8,7 +8,7 @@ from stream_calib.calibration.grid import locate
 from stream_calib.errors import SnapshotError
 from stream_calib.events.identity import signature_hash
 from stream_calib.snapshot.difference import CURVE_SCORES, difference
-from stream_calib.snapshot.fit_documents import ChoicesDocument, DerivedDocument
+from stream_calib.snapshot.fit_documents import DerivedDocument
 from stream_calib.snapshot.map_documents import (
     BaseMapDocument,
     FamilyDocument,
@@ -22,7 +22,7 @@ from stream_calib.snapshot.recent_traffic import NO_TRAFFIC, RecentTraffic, rece
 from stream_calib.windows.cells import ScoredCells
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.state_store import Commit
-from tests.unit.snapshot.documents import structure
+from tests.unit.snapshot.documents import choices, structure
 
 IDENTITY = tuple(np.linspace(-10, 10, 401).tolist())
 """Knots of the map that leaves the grid's edges as they are."""
@@ -170,16 +170,7 @@ def test_slopes_patches_and_what_was_chosen_are_compared() -> None:
                     attributes=("device",), edges=(0.0, 1.0), patches=(PatchDocument(values=("web",), shifts=(0.02,)),)
                 ),
             ),
-            "choices": ChoicesDocument(
-                rung="platt",
-                families_off=("device",),
-                slopes=("region",),
-                patches=True,
-                days=9,
-                rows=100,
-                figures=(),
-                evidence_sha256="ef",
-            ),
+            "choices": choices(families_off=("device",), slopes=("region",)),
         }
     )
     found = difference(plain, _resolved("b", richer, 0.0), NO_TRAFFIC)

@@ -17,15 +17,13 @@ from stream_calib.errors import DamagedSnapshotError
 from stream_calib.snapshot.canonical import canonical_json
 from stream_calib.snapshot.compiled import compile_snapshot, map_document, map_parts, time_attributes
 from stream_calib.snapshot.fit_documents import (
-    AuditCellDocument,
-    CertificateDocument,
     ChoicesDocument,
     DerivedDocument,
     FigureDocument,
 )
 from stream_calib.snapshot.map_documents import MapDocument
 from stream_calib.snapshot.model import StructureSnapshot, decode_snapshot, resolve, version_of
-from tests.unit.snapshot.documents import structure
+from tests.unit.snapshot.documents import CERTIFICATE, structure
 
 HERE = Path(__file__).parent
 STORED_STRUCTURE, STORED_LEVEL = "000012-9c38c94e4fe0", "000013-8551259bdeb8"
@@ -101,18 +99,7 @@ def everything() -> StructureSnapshot:
             evidence_sha256="ef",
             figures=(FigureDocument(name="slopes carrier", on=True, difference=-0.002, standard_error=0.001),),
         ),
-        certificate=CertificateDocument(
-            status="uncertified",
-            alpha=0.09,
-            gamma=0.01,
-            delta=0.05,
-            rows=9_000,
-            cells=40,
-            smallest_detectable_alpha=0.07,
-            worst=AuditCellDocument(
-                group="carrier=UA", lower=0.1, upper=0.2, mass=0.02, residual=0.03, half_width=0.06
-            ),
-        ),
+        certificate=CERTIFICATE,
     )
 
 

@@ -8,14 +8,12 @@ import pytest
 from rich.console import Console
 
 from stream_calib.snapshot.fit_documents import (
-    AuditCellDocument,
-    CertificateDocument,
     ChoicesDocument,
     FigureDocument,
     PatchesDocument,
 )
 from stream_calib.snapshot.model import ResolvedSnapshot
-from tests.unit.snapshot.documents import structure
+from tests.unit.snapshot.documents import CERTIFICATE, structure
 from workers.candidate_tables import candidate_table, snapshot_tables
 from workers.candidate_texts import patches_text
 
@@ -35,16 +33,6 @@ CHOICES = ChoicesDocument(
         FigureDocument(name="derived day_of_week", on=False, difference=0.001, standard_error=0.001),
     ),
     evidence_sha256="ef",
-)
-CERTIFICATE = CertificateDocument(
-    status="uncertified",
-    alpha=0.09,
-    gamma=0.01,
-    delta=0.05,
-    rows=9_000,
-    cells=40,
-    smallest_detectable_alpha=0.07,
-    worst=AuditCellDocument(group="carrier=UA", lower=0.1, upper=0.2, mass=0.02, residual=0.03, half_width=0.06),
 )
 
 

@@ -7,11 +7,10 @@ from io import StringIO
 from rich.console import Console
 
 from stream_calib.snapshot.difference import difference
-from stream_calib.snapshot.fit_documents import ChoicesDocument
 from stream_calib.snapshot.map_documents import FamilyDocument, OffsetDocument, PatchDocument, PatchRoundDocument
 from stream_calib.snapshot.model import ResolvedSnapshot, StructureSnapshot
 from stream_calib.snapshot.recent_traffic import NO_TRAFFIC
-from tests.unit.snapshot.documents import structure
+from tests.unit.snapshot.documents import choices, structure
 from workers.difference_tables import difference_facts, difference_tables
 
 RICHER = structure(
@@ -26,16 +25,7 @@ RICHER = structure(
             patches=(PatchDocument(values=("south",), shifts=(0.0, 0.03)),),
         ),
     ),
-    choices=ChoicesDocument(
-        rung="platt",
-        families_off=("region",),
-        slopes=("region",),
-        patches=True,
-        days=9,
-        rows=100,
-        figures=(),
-        evidence_sha256="ef",
-    ),
+    choices=choices(families_off=("region",), slopes=("region",)),
 )
 PLAIN = structure(attributes=("region",), families=())
 
