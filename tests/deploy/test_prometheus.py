@@ -34,5 +34,5 @@ def test_alerts_fire_where_they_should() -> None:
 def test_every_alert_is_expected_somewhere() -> None:
     rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text(encoding="utf-8"))
     alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
-    expected = set(re.findall(r'alertname="(\w+)", ', EXPECTATIONS.read_text(encoding="utf-8")))
+    expected = set(re.findall(r"labels: '{alertname=\"(\w+)\"", EXPECTATIONS.read_text(encoding="utf-8")))
     assert alerts == expected
