@@ -156,7 +156,9 @@ class _FoldLosses:
         self.known: dict[Configuration, NDArray[np.float64]] = {}
         self.rows = np.array([float(fold.labelled.sum()) for fold in folds])
         if not (self.rows > 0).all():
-            raise FitError(f"folds have {self.rows.tolist()} labelled rows; use fewer folds, so that none is empty")
+            raise FitError(
+                f"folds have {self.rows.tolist()} labelled rows; none may be empty: give more units or fewer folds"
+            )
         self._families = {rule: make_family(rule, signatures) for rule in families}
         self._held_out = [_merged([fold]) for fold in folds]
         self._rest = [_merged([*folds[:i], *folds[i + 1 :]]) for i in range(len(folds))]

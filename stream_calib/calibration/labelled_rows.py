@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +14,9 @@ from stream_calib.calibration.groups import Signature
 from stream_calib.calibration.input_checks import checked_outcomes, checked_scores
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.errors import FitError, LengthMismatchError
+
+Columns: TypeAlias = Mapping[str, Sequence[str] | NDArray[Any]]
+"""Attributes by name: columns (n,) of text, as lists, tuples, or numpy arrays of text or of objects that are text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,10 +35,11 @@ class LabelledRows:
         cls,
         scores: ArrayLike,
         labels: ArrayLike,
-        attributes: Mapping[str, Sequence[str]],
+        attributes: Columns,
         sample_weight: ArrayLike | None,
     ) -> LabelledRows:
-        """Raises LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError, FitError (labels, text)."""
+        """Raises LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError; FitError (labels, attributes
+        of another kind)."""
         score = checked_scores(scores)
         positive, weight = checked_outcomes(len(score), labels, sample_weight)
         weight = np.ones(len(score)) if weight is None else weight
@@ -54,22 +59,27 @@ class LabelledRows:
         return LabelledCells(self.signatures, key // N_BINS, key % N_BINS, labelled, positives)
 
 
-def signatures_of(attributes: Mapping[str, Sequence[str]], n: int) -> tuple[list[Signature], NDArray[np.intp]]:
+def checked_attributes(attributes: Columns) -> Columns:
+    """The columns by name, from a mapping or whatever has `keys` as one, like a data frame. Raises FitError."""
+    if not hasattr(attributes, "keys"):
+        raise FitError(f"attributes are a {type(attributes).__name__}; give columns by name: {_EXAMPLE}")
+    columns = dict(attributes)
+    unnamed = [name for name in columns if not isinstance(name, str)]
+    if unnamed:
+        raise FitError(f"an attribute has the name {unnamed[0]!r}; names are text: {_EXAMPLE}")
+    return columns
+
+
+def signatures_of(attributes: Columns, n: int) -> tuple[list[Signature], NDArray[np.intp]]:
     """The distinct signatures, sorted, and each row's place among them (n,), from columns of text (n,) each.
 
-    Raises LengthMismatchError for columns of other lengths, FitError for values that are no text.
+    Raises LengthMismatchError for columns of other lengths, FitError for columns of another kind and for values that
+    are no text.
     """
     place = np.zeros(n, dtype=np.int64)
     texts: list[list[str]] = []
     for name, column in attributes.items():
-        values = column.tolist() if isinstance(column, np.ndarray) else column
-        if len(values) != n:
-            raise LengthMismatchError(f"attribute {name!r} has {len(values)} values for {n} rows; give one a row")
-        code: dict[str, int] = {}
-        codes = np.fromiter((code.setdefault(value, len(code)) for value in values), dtype=np.int64, count=n)
-        other = [value for value in code if not isinstance(value, str)]
-        if other:
-            raise FitError(f"attribute {name!r} has the value {other[0]!r}; values are text, turn others into text")
+        code, codes = _numbered(name, _values(name, column), n)
         # Numbered anew after each attribute, so that many large ones cannot overflow the product of their sizes.
         by_text = np.argsort(np.array(sorted(range(len(code)), key=list(code).__getitem__), dtype=np.int64))
         used, place = np.unique(place * len(code) + by_text[codes], return_inverse=True)
@@ -81,3 +91,35 @@ def signatures_of(attributes: Mapping[str, Sequence[str]], n: int) -> tuple[list
     if not texts:
         return [()] if n else [], place.astype(np.intp)
     return list(zip(*texts, strict=True)), place.astype(np.intp)
+
+
+_EXAMPLE = '{"region": ["north", "south", ...], "device": [...]}'
+
+
+def _values(name: str, column: Any) -> Collection[Any]:
+    """The column's values, in order."""
+    if isinstance(column, str | bytes | Mapping | Set) or not isinstance(column, Collection):
+        kind = type(column).__name__
+        raise FitError(f"attribute {name!r} is a {kind}; give a list or an array with the text of each row")
+    # Data frames' columns have a shape too.
+    shape: tuple[int, ...] = column.shape if hasattr(column, "shape") else (len(column),)
+    if len(shape) != 1:
+        raise FitError(f"attribute {name!r} has shape {shape}; give each column (n,) under a name of its own")
+    values: Collection[Any] = column.tolist() if isinstance(column, np.ndarray) else column
+    return values
+
+
+def _numbered(name: str, values: Collection[Any], n: int) -> tuple[dict[str, int], NDArray[np.int64]]:
+    """A number for each value, in order of first appearance, and the number of each row (n,)."""
+    if len(values) != n:
+        raise LengthMismatchError(f"attribute {name!r} has {len(values)} values for {n} rows; give one a row")
+    code: dict[str, int] = {}
+    try:
+        codes = np.fromiter((code.setdefault(value, len(code)) for value in values), dtype=np.int64, count=n)
+        other = [value for value in code if not isinstance(value, str)]
+    except TypeError:
+        # Values that have no hash, as lists, are no text either.
+        other = [value for value in values if not isinstance(value, str)]
+    if other:
+        raise FitError(f"attribute {name!r} has the value {other[0]!r}; values are text, turn others into text")
+    return code, codes

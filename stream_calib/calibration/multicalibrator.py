@@ -11,26 +11,29 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from stream_calib.calibration.configuration import Configuration
+from stream_calib.calibration.family_parameters import family_rules
 from stream_calib.calibration.five_folds import Chosen, choose_by_folds
-from stream_calib.calibration.groups import FamilyRule, families_up_to, family_rule, make_family, predicate_rule
+from stream_calib.calibration.groups import FamilyRule, make_family
 from stream_calib.calibration.input_checks import checked_scores
 from stream_calib.calibration.joint.fit import fit_joint
 from stream_calib.calibration.labelled_cells import LabelledCells
-from stream_calib.calibration.labelled_rows import LabelledRows, signatures_of
+from stream_calib.calibration.labelled_rows import Columns, LabelledRows, checked_attributes, signatures_of
 from stream_calib.calibration.ladder import fit_rung
 from stream_calib.calibration.maps.explanation import Explanation, explain
 from stream_calib.calibration.maps.parts import MapParts
 from stream_calib.calibration.maps.served_map import ServedMap
-from stream_calib.calibration.multicalibration.finite import MulticalibrationResult, multicalibrate_cells
+from stream_calib.calibration.multicalibration.finite import MIN_ROWS, MulticalibrationResult, multicalibrate_cells
 from stream_calib.calibration.multicalibration.held_out import HeldOut, hold_out
 from stream_calib.calibration.multicalibration.summary import summary_text
 from stream_calib.calibration.multicalibration.target import AuditTarget
+from stream_calib.calibration.parameter_checks import check_real, check_whole
 from stream_calib.calibration.unit_roles import (
     AUDIT_BUCKETS,
     CERTIFICATE_BUCKETS,
     FIT_BUCKETS,
     FOLDS,
     UNIT_BUCKETS,
+    check_folds,
     in_buckets,
     unit_parts,
 )
@@ -59,7 +62,7 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
     | `kappa` | smallest fall of the mean squared error for which a round of patches is accepted |
     | `ridge` | of offsets and slopes: rows' worth of shrinkage to 0 |
     | `n_groups`, `prior_strength` | of GIRB, where it is the base map |
-    | `min_rows`, `min_positives` | of the fit buckets, below which `fit` refuses |
+    | `min_rows`, `min_positives` | of the fit buckets, below which `fit` refuses; rows are also counted by weight |
     | `p_min` | probabilities lie within [p_min, 1 - p_min] |
     | `seed` | of the hash that deals units into 20 buckets |
 
@@ -111,7 +114,7 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
         self,
         scores: ArrayLike,
         labels: ArrayLike,
-        attributes: Mapping[str, Sequence[str]],
+        attributes: Columns,
         *,
         unit_ids: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
@@ -119,19 +122,25 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
         """Fits to scores (n,) in [0, 1], labels (n,) of 0 and 1, and columns (n,) of text by attribute.
 
         `unit_ids` (n,), text or whole numbers: rows of one unit may depend on each other and share its bucket; None:
-        every row is a unit. The bounds of confirmations and certificate then are those of as many units as rows / the
-        largest number of rows (or weight) that one unit has there. `sample_weight` (n,) >= 0.
+        every row is a unit. A unit is the text of its id, so 1 and "1" are one. The bounds of confirmations and
+        certificate then are those of as many units as rows / the largest number of rows (or weight) of one unit there.
+
+        `sample_weight` (n,) >= 0: a weight of 2 counts as two rows of one unit, everywhere. Weights that only say how
+        rows compare should have a mean of 1.
 
         Raises the FitError family: LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError,
-        OneClassError, TooFewRowsError, TooFewPositivesError; FitError for labels, values or ids of another kind;
-        ConfigurationError for parameters that make no sense.
+        OneClassError, TooFewRowsError (too few units too), TooFewPositivesError; FitError for labels, attributes or ids
+        of another kind; ConfigurationError for parameters that make no sense.
         """
+        self._check_parameters()
         target = AuditTarget(self.gamma, self.alpha_abs, self.alpha_rel)
+        attributes = checked_attributes(attributes)
         rules = self._rules(list(attributes))
         rows = LabelledRows.checked(scores, labels, attributes, sample_weight)
         unit, bucket, fold = unit_parts(unit_ids, len(rows.score), self.seed)
         in_fit = in_buckets(bucket, FIT_BUCKETS)
         self._check_enough(rows, in_fit)
+        check_folds(unit, fold, in_fit & (rows.weight > 0))
 
         cells = rows.cells(in_fit)
         folds = [rows.cells(in_fit & (fold == place)) for place in range(FOLDS)]
@@ -155,13 +164,15 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
         self.held_out_: HeldOut | None = hold_out(rows, in_buckets(bucket, CERTIFICATE_BUCKETS), self.map_)
         return self
 
-    def predict(self, scores: ArrayLike, attributes: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
+    def predict(self, scores: ArrayLike, attributes: Columns) -> NDArray[np.float64]:
         """Calibrated probabilities (n,) of scores (n,). Values that no fit has seen are served by the other groups.
 
-        Raises NonFiniteInputError, ScoreRangeError, LengthMismatchError, ConfigurationError (other attributes).
+        Raises NonFiniteInputError, ScoreRangeError, LengthMismatchError, FitError (attributes of another kind),
+        ConfigurationError (other attributes).
         """
         check_is_fitted(self, "map_")
         score = checked_scores(scores)
+        attributes = checked_attributes(attributes)
         self._check_attributes(attributes)
         signatures, place = signatures_of({name: attributes[name] for name in self.attributes_}, len(score))
         served: ServedMap = self.map_
@@ -170,7 +181,8 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
     def explain(self, score: float, attributes: Mapping[str, str]) -> Explanation:
         """Every part of the map that moved one event's probability, and by how much, as data and (`str`) as text.
 
-        Raises NonFiniteInputError, ScoreRangeError, ConfigurationError (other attributes).
+        Raises NonFiniteInputError, ScoreRangeError, FitError (a score or values of another kind), ConfigurationError
+        (other attributes).
         """
         check_is_fitted(self, "map_")
         self._check_attributes(attributes)
@@ -180,7 +192,7 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
     def summary(self) -> str:
         """What was chosen, what patches were confirmed, what is certified, and the losses of held-out rows, as text."""
         check_is_fitted(self, "map_")
-        return summary_text(self.chosen_.configuration, self.result_, self.held_out_)
+        return summary_text(self.chosen_, self.result_, self.held_out_)
 
     def _check_attributes(self, attributes: Iterable[str]) -> None:
         if set(attributes) != set(self.attributes_):
@@ -189,20 +201,30 @@ class Multicalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ship
     def _rules(self, names: Sequence[str]) -> list[FamilyRule]:
         if not names:
             raise ConfigurationError("no attributes; give at least one column, or use GIRB where there are no groups")
-        if self.depth < 1:
-            raise ConfigurationError(f"depth = {self.depth}; intersections have at least one attribute")
-        rules = families_up_to(self.depth, names)
-        rules += [family_rule(crossed, names) for crossed in self.intersections]
-        rules += [predicate_rule(name, admitted, names) for name, admitted in (self.predicates or {}).items()]
-        return list(dict.fromkeys(rules))
+        return family_rules(self.depth, self.intersections, self.predicates, names)
+
+    def _check_parameters(self) -> None:
+        for name, least in (("depth", 1), ("n_groups", 1), ("min_rows", 0), ("min_positives", 0)):
+            check_whole(name, getattr(self, name), least)
+        for name in ("gamma", "alpha_abs", "alpha_rel", "delta", "kappa", "ridge", "prior_strength", "p_min"):
+            check_real(name, getattr(self, name))
+        for name in ("kappa", "ridge"):
+            if not getattr(self, name) > 0:
+                raise ConfigurationError(f"{name} = {getattr(self, name)}; it must be above 0")
+        if not 0 < self.delta < 1:
+            raise ConfigurationError(f"delta = {self.delta}; it is an error probability, in (0, 1)")
 
     def _check_enough(self, rows: LabelledRows, in_fit: NDArray[np.bool_]) -> None:
         used = in_fit & (rows.weight > 0)
         n, positives = int(used.sum()), int(rows.label[used].sum())
-        if n < self.min_rows:
+        needed, weight = max(self.min_rows, MIN_ROWS), float(rows.weight[used].sum())
+        where = f"in the {len(FIT_BUCKETS)} fit buckets of {UNIT_BUCKETS}"
+        if n < needed:
+            raise TooFewRowsError(f"{n} rows {where}; {needed} are needed: give more rows")
+        if weight < needed:
             raise TooFewRowsError(
-                f"{n} rows in the {len(FIT_BUCKETS)} fit buckets of {UNIT_BUCKETS}; {self.min_rows} are needed: give "
-                "more rows"
+                f"{n} rows {where} weigh {weight:.3g} together; weights count as rows, and {needed} are needed: scale "
+                "the weights to a mean of 1, or give more rows"
             )
         if positives in (0, n):
             raise OneClassError(f"all {n} labels in the fit buckets are {int(positives > 0)}; both classes are needed")

@@ -11,7 +11,7 @@ _MOST_EXACT = 22
 """Powers of ten up to this one are doubles."""
 _POWERS = np.array([float(f"1e{power}") for power in range(_MOST_EXACT + 1)])
 _NEAR_TIE = 2.0**-10
-"""The scaled number errs by up to 2^-14, half a unit in its last place; nearer to a tie than this it decides nothing."""
+"""The scaled number errs by up to 2^-14, half a unit in its last place; so near to a tie it decides nothing."""
 
 
 def round_significant(values: ArrayLike) -> NDArray[np.float64]:
@@ -19,8 +19,8 @@ def round_significant(values: ArrayLike) -> NDArray[np.float64]:
 
     The result is `float(f"{value:.12g}")`, to the bit. Numbers are scaled to 12 digits before the point: a product with
     or a quotient by an exact power of ten errs by less than a half unit in its last place. Away from ties the whole
-    number next to it is then the right one, and scaling it back rounds correctly, because both numbers are exact (Clinger,
-    "How to read floating point numbers accurately", 1990, section 1). What is near a tie, very large or small, is
+    number next to it is then the right one, and scaling it back rounds correctly, because both numbers are exact
+    (Clinger, "How to read floating point numbers accurately", 1990). What is near a tie, very large or very small, is
     printed and read.
     """
     exact = np.asarray(values, dtype=np.float64)
@@ -41,4 +41,4 @@ def round_significant(values: ArrayLike) -> NDArray[np.float64]:
     rounded[flat == 0] = 0.0
     printed = np.flatnonzero(~sure)
     rounded[printed] = [float(f"{value:.{SIGNIFICANT_DIGITS}g}") for value in flat[printed].tolist()]
-    return rounded.reshape(exact.shape) + 0.0
+    return np.asarray(rounded.reshape(exact.shape) + 0.0)

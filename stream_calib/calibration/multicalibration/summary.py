@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from stream_calib.calibration.configuration import Configuration
+from textwrap import wrap
+
+from stream_calib.calibration.five_folds import Chosen
 from stream_calib.calibration.multicalibration.certificate import Certificate
 from stream_calib.calibration.multicalibration.finite import MulticalibrationResult
 from stream_calib.calibration.multicalibration.held_out import HeldOut
@@ -11,14 +13,27 @@ from stream_calib.calibration.text_table import text_table
 
 _WORST = 5
 """Audit cells that are shown."""
+_WIDTH = 80
+"""Of warnings, beside 20 characters for the title."""
 
 
-def summary_text(configuration: Configuration, result: MulticalibrationResult, held_out: HeldOut | None) -> str:
+def summary_text(chosen: Chosen, result: MulticalibrationResult, held_out: HeldOut | None) -> str:
     """Lines of at most about 100 characters, without one at the end."""
-    lines = [f"base map, offsets   {configuration.name}"]
+    lines = [f"base map, offsets   {chosen.configuration.name}"]
+    lines += _warnings(chosen)
     lines += _patches(result)
     lines += ["", *_certificate(result.certificate), "", *_losses(held_out)]
     return "\n".join(lines)
+
+
+def _warnings(chosen: Chosen) -> list[str]:
+    """Why rungs were refused: mostly because outcomes become rarer as the score rises."""
+    lines = []
+    for rung, reason in chosen.refused.items():
+        lines += wrap(f"{rung} was refused: {reason}", _WIDTH)
+    if "platt" in chosen.refused:
+        lines.append("if low scores mean likely outcomes, turn the score round: fit and predict 1 - score")
+    return [f"{'' if place else 'warning':<20}{line}" for place, line in enumerate(lines)]
 
 
 def _patches(result: MulticalibrationResult) -> list[str]:

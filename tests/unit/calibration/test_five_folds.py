@@ -112,7 +112,7 @@ def test_what_cannot_be_chosen_from_is_refused() -> None:
     folds = folds_of(9, 1_000)
     with pytest.raises(FitError, match="1 folds; at least 2 are needed"):
         choose_by_folds(folds[:1], [A])
-    with pytest.raises(FitError, match="use fewer folds, so that none is empty"):
+    with pytest.raises(FitError, match="none may be empty: give more units or fewer folds"):
         choose_by_folds([*folds, folds[0].rows(np.zeros(0, dtype=np.intp))], [A])
     with pytest.raises(LengthMismatchError, match="folds have different signatures"):
         choose_by_folds([folds[0], replace(folds[1], signatures=TWO[::-1])], [A])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -200,6 +201,26 @@ def test_parameters_are_those_of_an_estimator() -> None:
 
 
 Rows = dict[str, Any]
+WRONG_WHOLE_NUMBERS: list[tuple[str, Any]] = [
+    ("depth", 0),
+    ("depth", 1.5),
+    ("depth", "a"),
+    ("depth", True),
+    ("seed", -1),
+    ("seed", 1.5),
+    ("seed", "a"),
+    ("seed", None),
+    ("n_groups", 0),
+    ("n_groups", 2.5),
+    ("min_rows", "a"),
+    ("min_rows", -1),
+    ("min_positives", None),
+]
+WRONG_NUMBERS: list[tuple[str, Any]] = [
+    (name, value)
+    for name in ("gamma", "alpha_abs", "alpha_rel", "delta", "kappa", "ridge", "prior_strength", "p_min")
+    for value in ("a", None, np.nan, True)
+]
 
 
 def _set(name: str, value: Any) -> Callable[[Rows], None]:
@@ -235,14 +256,26 @@ def _set(name: str, value: Any) -> Callable[[Rows], None]:
         ({}, _set("sample_weight", np.full(2_000, -1.0)), WeightError, "2000 weights are negative"),
         ({}, _set("sample_weight", np.zeros(2_000)), WeightError, "all weights are 0"),
         ({}, _set("sample_weight", np.full(2_000, np.inf)), NonFiniteInputError, "weights are NaN or infinite"),
-        ({"gamma": 0.0}, _set("unit_ids", None), ConfigurationError, "gamma = 0"),
-        ({"depth": 0}, _set("unit_ids", None), ConfigurationError, "depth = 0"),
-        ({"seed": -1}, _set("unit_ids", None), ConfigurationError, "seed = -1"),
-        ({"delta": 0.0}, _set("unit_ids", None), ConfigurationError, "delta = 0"),
-        ({"intersections": [["town"]]}, _set("unit_ids", None), ConfigurationError, r"unknown attributes \['town'\]"),
+        ({}, _set("sample_weight", ["1"] * 2_000), FitError, "weights have dtype <U1; numbers are needed"),
+        ({}, _set("sample_weight", np.full(2_000, 1e-12)), TooFewRowsError, "weigh 1.6e-09 together; weights count as"),
+        ({}, _set("unit_ids", ["\ud800"] * 2_000), FitError, "half of a surrogate pair"),
+        ({}, _set("unit_ids", [[1], [2, 3]] * 1_000), FitError, "unit ids are lists of several lengths"),
+        ({}, _set("unit_ids", np.arange(2_000) % 4), TooFewRowsError, "of 5 folds; give 50 units or more"),
+        ({}, _set("attributes", None), FitError, "attributes are a NoneType; give columns by name"),
+        ({}, _set("attributes", [["a"] * 2_000]), FitError, "attributes are a list; give columns by name"),
+        ({}, _set("attributes", "a" * 2_000), FitError, "attributes are a str; give columns by name"),
+        ({}, _set("attributes", {1: ["a"] * 2_000}), FitError, "an attribute has the name 1; names are text"),
+        ({}, _set("attributes", {"a": "x" * 2_000}), FitError, "attribute 'a' is a str; give a list or an array"),
+        ({}, _set("attributes", {"a": None}), FitError, "attribute 'a' is a NoneType"),
+        ({}, _set("attributes", {"a": {str(i) for i in range(2_000)}}), FitError, "attribute 'a' is a set"),
+        ({}, _set("attributes", {"a": (text for text in ["x"] * 2_000)}), FitError, "attribute 'a' is a generator"),
+        ({}, _set("attributes", {"a": np.full((2_000, 2), "x")}), FitError, r"'a' has shape \(2000, 2\)"),
+        ({}, _set("attributes", {"a": np.array("x")}), FitError, r"'a' has shape \(\)"),
+        ({}, _set("attributes", {"a": [["x"]] * 2_000}), FitError, r"has the value \['x'\]; values are text"),
+        ({}, _set("attributes", {"a": np.arange(2_000)}), FitError, "has the value 0; values are text"),
     ],
 )
-def test_refusals(
+def test_refusals_of_data(
     parameters: dict[str, Any], change: Callable[[Rows], None], error: type[StreamCalibError], message: str
 ) -> None:
     score, label, attributes, _ = rows_of(2_000, 9)
@@ -252,9 +285,100 @@ def test_refusals(
         Multicalibrator(**parameters).fit(**rows)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        *((name, value, f"{name} = {value!r}; it is a whole number, ") for name, value in WRONG_WHOLE_NUMBERS),
+        *((name, value, f"{name} = {value!r}; it is a finite number") for name, value in WRONG_NUMBERS),
+        ("seed", 2**64, "from 0 to 2^64 - 1"),
+        ("gamma", 0.0, "gamma = 0"),
+        ("alpha_abs", 0.0, "alpha_abs = 0"),
+        ("delta", 0.0, "delta = 0.0; it is an error probability, in (0, 1)"),
+        ("delta", 1.0, "delta = 1.0; it is an error probability, in (0, 1)"),
+        ("kappa", 0.0, "kappa = 0.0; it must be above 0"),
+        ("ridge", -1.0, "ridge = -1.0; it must be above 0"),
+        ("prior_strength", -1.0, "prior_strength = -1.0; it is a finite number, 0 or more"),
+        ("p_min", 0.5, "p_min = 0.5; it must lie in [0, .5)"),
+        ("intersections", "country", "intersections = 'country'; give a list of lists"),
+        ("intersections", ["country"], "intersections = ['country']; give a list of lists"),
+        ("intersections", [1], "intersections = [1]; give a list of lists"),
+        ("intersections", [[1, 2]], "intersections = [[1, 2]]; give a list of lists"),
+        ("intersections", [[]], "intersections = [[]]; give a list of lists"),
+        ("intersections", None, "intersections = None; give a list of lists"),
+        ("intersections", [["town", "device"]], "unknown attributes ['town']"),
+        ("intersections", [["device", "device"]], "('device', 'device') names an attribute twice"),
+        ("intersections", [["device"]], "depth = 1 makes ('device',) a family already"),
+        ("intersections", [["device", "country"], ["country", "device"]], "cross ['country', 'device'] twice"),
+        ("predicates", ["country"], "predicates = ['country']; give for each name"),
+        ("predicates", {"abroad": ["c1"]}, "predicates = {'abroad': ['c1']}; give for each name"),
+        ("predicates", {"abroad": {"country": 1}}, "predicates = {'abroad': {'country': 1}}; give for each name"),
+        ("predicates", {1: {"country": ["c1"]}}, "predicates = {1: {'country': ['c1']}}; give for each name"),
+    ],
+)
+def test_refusals_of_parameters(name: str, value: Any, message: str) -> None:
+    score, label, attributes, _ = rows_of(2_000, 9)
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        Multicalibrator(**{name: value}).fit(score, label, attributes)
+
+
+def test_whole_numbers_and_numbers_of_numpy_are_parameters() -> None:
+    score, label, attributes, _ = rows_of(2_000, 9)
+    plain = Multicalibrator(seed=3, depth=2, gamma=0.25)
+    numpy = Multicalibrator(seed=np.uint64(3), depth=np.int8(2), gamma=np.float32(0.25))
+    one, two = (made.fit(score, label, attributes).predict(score, attributes) for made in (plain, numpy))
+    np.testing.assert_array_equal(one, two)
+
+
+class Table:
+    """What data frames have in common: columns by name."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+
+    def keys(self) -> list[str]:
+        return list(self._columns)
+
+    def __getitem__(self, name: str) -> list[str]:
+        return self._columns[name]
+
+
+def test_columns_are_taken_as_lists_arrays_and_tables(fitted: Multicalibrator) -> None:
+    score, _, attributes, _ = rows_of(1_000, 9)
+    expected = fitted.predict(score, attributes)
+    text = {name: np.array(values) for name, values in attributes.items()}
+    objects = {name: np.array(values, dtype=object) for name, values in attributes.items()}
+    tuples = {name: tuple(values) for name, values in attributes.items()}
+    table: Any = Table(attributes)
+    np.testing.assert_array_equal(fitted.predict(score, text), expected)
+    np.testing.assert_array_equal(fitted.predict(score, objects), expected)
+    np.testing.assert_array_equal(fitted.predict(score, tuples), expected)
+    np.testing.assert_array_equal(fitted.predict(score, table), expected)
+
+
+def test_a_unit_is_the_text_of_its_id() -> None:
+    numbers, texts = np.arange(100), [str(i) for i in range(100)]
+    mixed = [i if i % 2 else str(i) for i in range(100)]
+    one, two, three = (unit_parts(ids, 100, 5)[1] for ids in (numbers, texts, mixed))
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(one, three)
+
+
+def test_a_score_that_ranks_the_wrong_way_round_is_told() -> None:
+    score, label, attributes, _ = rows_of(4_000, 5)
+    assert "warning" not in Multicalibrator().fit(score, label, attributes).summary()
+    lines = Multicalibrator().fit(1 - score, label, attributes).summary().splitlines()
+    assert lines[1].startswith("warning             platt was refused: Platt falls with the score")
+    assert any(line.strip().startswith("if low scores mean likely outcomes, turn the score round") for line in lines)
+    assert max(map(len, lines)) <= 110
+
+
 def test_predictions_are_refused_for_other_attributes_and_lengths(fitted: Multicalibrator) -> None:
     with pytest.raises(ConfigurationError, match=r"attributes \['country'\]; the map was fitted with"):
         fitted.predict([0.5], {"country": ["c0"]})
+    with pytest.raises(FitError, match="attributes are a list; give columns by name"):
+        fitted.predict([0.5], ["c0"])  # type: ignore[arg-type]  # what is refused
+    with pytest.raises(FitError, match="values are text"):
+        fitted.explain(0.5, {"country": "c0", "device": None})  # type: ignore[dict-item]  # what is refused
     with pytest.raises(LengthMismatchError, match="attribute 'country' has 1 values for 2 rows"):
         fitted.predict([0.5, 0.6], {"country": ["c0"], "device": ["d0", "d1"]})
 
