@@ -1,4 +1,4 @@
-"""The worst cells of a certificate, and how many rows it takes to certify an alpha."""
+"""Cells of a certificate, and how many rows it takes to certify an alpha."""
 
 from __future__ import annotations
 

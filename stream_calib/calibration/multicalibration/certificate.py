@@ -40,8 +40,9 @@ class Certificate:
     """Residuals with their simultaneous half-widths, of all cells whose mass may be gamma or more. Columns (c,).
 
     `family` place in `families`, `group` place in its keys, `interval` place in the target's; `rows` of the cell;
-    `residual` r^; `half_width` w, with |r - r^| <= w; `alpha` of the interval. Cells are sorted by (|r^| + w) / alpha,
-    the worst first. `total_rows`: all labelled rows of the buckets.
+    `residual` r^; `half_width` w, with |r - r^| <= w; `alpha` of the interval. First come cells that are
+    off beyond noise, those first that are off by the largest multiple of alpha; then those of which nothing is shown,
+    then those within alpha, by their rows, the heaviest first. `total_rows`: all labelled rows of the buckets.
     """
 
     target: AuditTarget
@@ -121,7 +122,9 @@ def certify(
     half_width = np.where(rows > 0, np.minimum(of_rate + np.minimum(of_report, width), 2.0), 1.0)
     alpha = target.alpha[interval]
 
-    order = np.argsort(-(np.abs(residual) + half_width) / alpha, kind="stable")
+    off_by, at_most = np.abs(residual) - half_width, np.abs(residual) + half_width
+    violated, within = off_by > alpha, at_most <= alpha
+    order = np.lexsort((np.where(violated, -off_by / alpha, -rows), within, ~violated))
     return Certificate(
         target=target,
         delta=delta,

@@ -75,7 +75,7 @@ def _certificate(certificate: Certificate) -> list[str]:
         )
         for place in shown
     ]
-    return lines + text_table(("worst cells", "rows", "residual", "+-", "alpha"), body)
+    return lines + text_table(("cells", "rows", "residual", "+-", "alpha"), body)
 
 
 def _losses(held_out: HeldOut | None) -> list[str]:

@@ -76,12 +76,24 @@ def test_without_rows_nothing_is_claimed() -> None:
     assert (made.status, made.alpha_claimed, made.detectable_alpha, made.total_rows) == ("uncertified", 1.0, 1.0, 0.0)
 
 
-def test_cells_come_worst_first() -> None:
-    random, law = np.random.default_rng(2), world(1, 0.1)
+def test_cells_that_are_off_come_first_then_the_heaviest() -> None:
+    random, law = np.random.default_rng(2), world(1, 0.3)
     made = certificate_of(law.cells(20_000, random), law, law.cells(20_000, random), 0.05)
-    ratio = (np.abs(made.residual) + made.half_width) / made.alpha
-    assert (np.diff(ratio) <= 0).all()
-    assert len(ratio) > 10
+    off_by, at_most = np.abs(made.residual) - made.half_width, np.abs(made.residual) + made.half_width
+    tier = np.where(off_by > made.alpha, 0, np.where(at_most <= made.alpha, 2, 1))
+    assert (np.diff(tier) >= 0).all()
+    assert np.unique(tier).tolist() == [0, 1, 2]
+    assert (np.diff((off_by / made.alpha)[tier == 0]) <= 0).all()
+    for later in (1, 2):
+        assert (np.diff(made.rows[tier == later]) <= 0).all()
+        assert (tier == later).any()
+
+
+def test_where_nothing_is_known_the_heaviest_cells_come_first() -> None:
+    random, law = np.random.default_rng(2), world(1)
+    made = certificate_of(law.cells(300, random), law, law.cells(300, random), 0.05)
+    assert made.status == "uncertified"
+    assert made.rows[0] == made.rows.max() > 5 * made.rows.min()
 
 
 def test_thin_cells_cost_little() -> None:

@@ -115,7 +115,7 @@ def test_the_summary_shows_choice_patches_certificate_and_losses(fitted: Multica
     assert lines[1] == "patches             none: no residual beyond its alpha and beyond noise"
     assert lines[3].startswith(f"certificate         {fitted.certificate_.status}, on ")
     assert f"{fitted.certificate_.alpha_claimed:.4f}" in lines[4]
-    assert lines[5].split() == ["worst", "cells", "rows", "residual", "+-", "alpha"]
+    assert lines[5].split() == ["cells", "rows", "residual", "+-", "alpha"]
     assert lines[6].startswith(fitted.certificate_.cell_name(0))
     assert lines[-1].split()[:2] == ["Brier", "score"]
     assert max(map(len, lines)) <= 110
