@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from textwrap import wrap
 
+import numpy as np
+
 from stream_calib.calibration.five_folds import Chosen
 from stream_calib.calibration.multicalibration.certificate import Certificate
 from stream_calib.calibration.multicalibration.finite import MulticalibrationResult
@@ -11,8 +13,8 @@ from stream_calib.calibration.multicalibration.held_out import HeldOut
 from stream_calib.calibration.multicalibration.round_search import RoundReport
 from stream_calib.calibration.text_table import text_table
 
-_WORST = 5
-"""Audit cells that are shown."""
+_SHOWN = 5
+"""Audit cells with rows, at most."""
 _WIDTH = 80
 """Of warnings, beside 20 characters for the title."""
 
@@ -64,7 +66,7 @@ def _certificate(certificate: Certificate) -> list[str]:
         f"                    is off by more than {certificate.alpha_claimed:.4f}; so many rows could have shown "
         f"{certificate.detectable_alpha:.4f} at best",
     ]
-    shown = range(min(_WORST, len(certificate.rows)))
+    shown = np.flatnonzero(certificate.rows)[:_SHOWN].tolist()
     body = [
         (
             certificate.cell_name(place),
