@@ -52,7 +52,7 @@ class ScoresSection(Section):
     derived: list[Literal["hour_of_day", "day_of_week"]] = Field(
         default_factory=list,
         description='Group attributes out of the event time: "hour_of_day", "day_of_week". They come on where the'
-        " evidence asks for it",
+        " evidence asks for it, each by itself: intersections and predicates cannot have them",
     )
     zone: str = Field(
         default="UTC",
@@ -73,8 +73,7 @@ class ScoresSection(Section):
         for intersection in self.intersections:
             unknown = [name for name in intersection if name not in self.attributes]
             if unknown:
-                known = ", ".join(self.attributes) or "none"
-                raise ValueError(f"intersections: {unknown[0]!r} is not a configured attribute; there are: {known}")
+                raise ValueError(f"intersections: {self._not_configured(unknown[0])}")
             if len(set(intersection)) < max(2, len(intersection)):
                 raise ValueError(f"intersections: {intersection} needs at least two attributes, each once")
             if frozenset(intersection) in seen:
@@ -89,8 +88,7 @@ class ScoresSection(Section):
                 raise ValueError(f"predicates: {name!r} is no name, or that of an attribute; give it one of its own")
             unknown = [attribute for attribute in admitted if attribute not in self.attributes]
             if unknown:
-                known = ", ".join(self.attributes) or "none"
-                raise ValueError(f"predicates.{name}: {unknown[0]!r} is not a configured attribute; there are: {known}")
+                raise ValueError(f"predicates.{name}: {self._not_configured(unknown[0])}")
             if not admitted or not all(admitted.values()):
                 raise ValueError(f"predicates.{name}: needs an attribute, and a value of each; with none it has no row")
             if any(OTHER in values for values in admitted.values()):
@@ -105,6 +103,12 @@ class ScoresSection(Section):
             if name in self.attributes or self.derived.count(name) > 1:
                 raise ValueError(f"derived: {name!r} is there twice, or the name of an attribute; keep one of them")
         return self
+
+    def _not_configured(self, name: str) -> str:
+        what = (
+            "is derived; this takes configured attributes" if name in self.derived else "is not a configured attribute"
+        )
+        return f"{name!r} {what}; there are: {', '.join(self.attributes) or 'none'}"
 
 
 class LabelsSection(Section):

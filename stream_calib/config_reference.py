@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any, Literal, get_args, get_origin
 
@@ -128,7 +129,7 @@ def _section(title: str, path: str, section: type[BaseModel]) -> list[str]:
     lines = [
         f"## `{title}`",
         "",
-        (section.__doc__ or "").strip(),
+        inspect.getdoc(section) or "",
         "",
         "| key | value | default | meaning |",
         "|---|---|---|---|",
@@ -168,7 +169,7 @@ def _kind(name: str, field: FieldInfo) -> str:
         (element,) = get_args(annotation)
         return "list of lists" if get_origin(element) is list else "list of texts"
     names: dict[Any, str] = {int: "whole number", float: "number", bool: "true or false"}
-    return names.get(annotation, "text")
+    return next((names[kind] for kind in (annotation, *get_args(annotation)) if kind in names), "text")
 
 
 def _limits(field: FieldInfo, *, duration: bool) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,13 +54,18 @@ class EvaluatedGroups:
 
 
 def _columns(groups: Sequence[ArrayLike], length: int, used: NDArray[np.bool_] | None) -> tuple[NDArray[np.intp], ...]:
+    if isinstance(groups, Mapping) or (isinstance(groups, np.ndarray) and groups.ndim == 1 and len(groups)):
+        raise FitError("groups are a list with a column of numbers for each family, as [region, device]")
     columns = []
     for i, group in enumerate(groups):
         column = np.asarray(group)
         if column.shape != (length,):
             raise LengthMismatchError(f"groups of family {i} have shape {column.shape}; {(length,)} is needed")
         if column.dtype.kind not in "iu":
-            raise FitError(f"groups of family {i} have dtype {column.dtype}; number them, with -1 for none")
+            raise FitError(
+                f"groups of family {i} have dtype {column.dtype}; number them, with -1 for none:"
+                " np.unique(values, return_inverse=True)[1]"
+            )
         whole = column.astype(np.intp, copy=False)
         columns.append(whole if used is None else whole[used])
     return tuple(columns)

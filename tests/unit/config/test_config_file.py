@@ -129,6 +129,11 @@ def test_a_bad_line_is_named_with_what_is_allowed(file: Path, section: str, line
     ("section", "lines", "expected"),
     [
         ("scores", ['attributes = {a = "a"}', 'intersections = [["a", "b"]]'], "'b' is not a configured attribute"),
+        (
+            "scores",
+            ['attributes = {a = "a"}', 'derived = ["hour_of_day"]', 'intersections = [["a", "hour_of_day"]]'],
+            "'hour_of_day' is derived; this takes configured attributes; there are: a",
+        ),
         ("scores", ['attributes = {a = "a"}', 'intersections = [["a"]]'], "at least two attributes"),
         ("scores", ['attributes = {a = "a", b = "b"}', 'intersections = [["a", "b", "a"]]'], "each once"),
         ("scores", ['attributes = {a = "a", b = "b"}', 'intersections = [["a", "b"], ["b", "a"]]'], "there twice"),

@@ -51,6 +51,17 @@ def test_lists_are_of_what_they_hold() -> None:
     assert "| `intersections` | list of lists |" in page
 
 
+def test_optional_settings_are_of_their_kind() -> None:
+    page = markdown()
+
+    assert "| `replication_factor` | whole number, at least 1, at most 100 | none |" in page
+    assert "| `instance_id` | text | none |" in page
+
+
+def test_sections_are_described_without_indentation() -> None:
+    assert not any(line.startswith("    ") for line in markdown().splitlines())
+
+
 def test_the_schema_is_of_the_file() -> None:
     schema = json_schema()
     windows = schema["$defs"]["WindowsSection"]

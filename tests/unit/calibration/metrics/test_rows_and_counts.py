@@ -171,8 +171,11 @@ def test_groups_that_cannot_be_meant_are_refused() -> None:
     for name in OF_GROUPS:
         with pytest.raises(LengthMismatchError, match="groups of family 1 have shape"):
             form(name)(y, p, [[0, 1], [0]])
-        with pytest.raises(FitError, match="groups of family 0 have dtype"):
+        with pytest.raises(FitError, match="groups of family 0 have dtype <U2; number them"):
             form(name)(y, p, [["UA", "AA"]])
+        for groups in ({"carrier": [0, 1]}, np.array([0, 1])):
+            with pytest.raises(FitError, match="a list with a column of numbers for each family"):
+                form(name)(y, p, groups)
 
 
 def test_one_class_has_no_ranking_and_no_scale() -> None:
