@@ -41,7 +41,8 @@ def locate(score: NDArray[np.float64]) -> tuple[NDArray[np.uint16], NDArray[np.f
     """Grid bin (n,) uint16 and position inside it (n,) float64 in [0, 1] of scores in [0, 1].
 
     The position is linear in log-odds between the bin's edges; it is 0 for the scores 0.0 and 1.0, and the open outer
-    parts have the position of the nearest edge.
+    parts have the position of the nearest edge. Nothing is checked: what is NaN or outside [0, 1], as a margin that was
+    not turned into a probability, gets a bin without meaning.
     """
     steps = (log_odds(score) + MAX_LOG_ODDS) * (1 / BIN_WIDTH)
     whole = np.minimum(steps.astype(np.int64), N_BINS - 3)
