@@ -53,6 +53,9 @@ def certificate_rows(certificate: CertificateDocument) -> list[tuple[str, str]]:
             "there are no fresh rows" if certificate.rows == 0 else "scores.unit is set, and sizes of units are unknown"
         )
         return [("certificate", f"claims nothing: {why}")]
+    if certificate.alpha >= 1:
+        text = f"claims nothing yet: {rows} do not suffice to know every group's range of probability"
+        return [("certificate", text)]
     bound = f"any group's range of probability is off by at most {certificate.alpha:.3f}"
     bound += f" ({1 - certificate.delta:.0%} sure; ranges of at least {certificate.gamma:.1%} of the rows)"
     if certificate.status == "certified":

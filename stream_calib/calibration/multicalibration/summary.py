@@ -60,6 +60,8 @@ def _round(report: RoundReport) -> str:
 
 def _certificate(certificate: Certificate) -> list[str]:
     target = certificate.target
+    if certificate.alpha_claimed >= 1:
+        return [f"certificate         claims nothing: {certificate.total_rows:,.0f} rows do not suffice"]
     lines = [
         f"certificate         {certificate.status}, on {certificate.total_rows:,.0f} rows: with probability "
         f"{1 - certificate.delta:g} no cell of mass >= {target.gamma:g}",

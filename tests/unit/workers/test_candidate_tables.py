@@ -113,3 +113,10 @@ def test_a_snapshot_without_choices_shows_its_data() -> None:
     shown = lines(*snapshot_tables(ResolvedSnapshot("a", 1, "a", structure(), 0.0), 3_600_000))
     assert len(shown) == 6
     assert shown[-1].startswith("rows ")
+
+
+def test_a_certificate_of_few_rows_claims_nothing() -> None:
+    few = CERTIFICATE.model_copy(update={"alpha": 1.0, "rows": 40, "smallest_detectable_alpha": 1.0})
+    assert lines(candidate_table(CHOICES, few))[-1] == (
+        "certificate claims nothing yet: 40 fresh rows do not suffice to know every group's range of probability"
+    )
