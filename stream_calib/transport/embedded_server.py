@@ -217,7 +217,8 @@ class EmbeddedServer:
         assert holder.stdin is not None
         assert holder.stdout is not None
         if how == signal.SIGKILL:
-            os.kill(pid, signal.SIGKILL)  # the holder has not reaped it, so the id cannot be another process's
+            with suppress(ProcessLookupError):  # one that did not start has ended by itself
+                os.kill(pid, signal.SIGKILL)
         try:
             holder.stdin.write(b"\n")
         except BrokenPipeError:  # somebody killed the holder; the server is still of its process group

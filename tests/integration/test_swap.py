@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ SETTINGS: Overrides = {
 }
 FIRST_DAYS = 12
 CHUNK = 200
+PAUSE_SHARE = 0.06
+"""Of the time so far, between two chunks."""
 
 
 def test_swaps_while_scores_flow(month: list[EventDay], tmp_path: Path) -> None:
@@ -70,6 +73,7 @@ def _write(deployed: Deployment, days: list[EventDay]) -> None:
 def _flowing(deployed: Deployment, days: list[EventDay]) -> Iterator[None]:
     """Scores and labels flow, as fast as they are served, as long as the block runs; then the rest at once."""
     stop = Event()
+    began = time.monotonic() - 1.0
 
     def feed() -> None:
         for day, records in zip(days, as_written(days), strict=True):
@@ -77,6 +81,8 @@ def _flowing(deployed: Deployment, days: list[EventDay]) -> Iterator[None]:
                 deployed.log.produce(records[start : start + CHUNK])
                 if not stop.is_set():
                     deployed.until(lambda: stop.is_set() or deployed.lag("calibrate", "scores") < CHUNK, "calibrate")
+                    # The longer the block takes, the slower: so the days do not run out before it has ended.
+                    stop.wait(PAUSE_SHARE * (time.monotonic() - began))
             deployed.log.produce(deployed.clocks(day.end_ms))
             if not stop.is_set():
                 # So that the days do not run out before the block has ended.
@@ -113,14 +119,20 @@ def _ask_for_a_refit(deployed: Deployment, reason: str) -> None:
 
 
 def _roll_back(deployed: Deployment, version: str) -> None:
-    """By the command line; until both calibrates serve it."""
-    done = deployed.command("snapshot", "rollback", version, "--reason", "a test", "--actor", "tester")
-    assert done.returncode == 0, done.stderr
-    assert version in done.stdout
+    """By the command line, until it is served; again where a refit has replaced it before calibrate took it up."""
     begun = len(outputs(deployed))
-    deployed.until(
-        lambda: any(o.served["snapshot"] == version for o in outputs(deployed)[begun:]), "outputs after the rollback"
-    )
+
+    def is_served() -> bool:
+        return any(o.served["snapshot"] == version for o in outputs(deployed)[begun:])
+
+    def rolled_back() -> bool:
+        if deployed.fields()["current"] != version and not is_served():
+            done = deployed.command("snapshot", "rollback", version, "--reason", "a test", "--actor", "tester")
+            assert done.returncode == 0, done.stderr
+            assert version in done.stdout
+        return is_served()
+
+    deployed.until(rolled_back, "outputs after the rollback")
 
 
 def _check_enriched(found: Findings) -> None:
