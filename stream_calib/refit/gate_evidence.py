@@ -19,7 +19,7 @@ from stream_calib.refit.gate import GateCells, GateGroups, GateWindow
 from stream_calib.refit.groups import family_rules
 from stream_calib.refit.labelled import trailing_cells
 from stream_calib.refit.settings import DAY_MS
-from stream_calib.snapshot.compiled import compile_snapshot
+from stream_calib.snapshot.compiled import compile_snapshot, time_attributes
 from stream_calib.snapshot.model import ResolvedSnapshot
 
 
@@ -33,12 +33,7 @@ class JudgedMap:
 
 def judged(snapshot: ResolvedSnapshot) -> JudgedMap:
     """What a version serves. Raises DamagedSnapshotError where its documents do not make a map."""
-    structure = snapshot.structure
-    derived = structure.derived
-    return JudgedMap(
-        compile_snapshot(snapshot),
-        None if derived is None else TimeAttributes(derived.names, derived.zone, structure.pane_ms),
-    )
+    return JudgedMap(compile_snapshot(snapshot), time_attributes(snapshot.structure))
 
 
 def gate_cells(
