@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.calibration.groups import Family, FamilyRule, make_family
 from stream_calib.calibration.intervals import interval_of
 from stream_calib.calibration.joint.fit import JointFit
@@ -172,15 +171,8 @@ def _probability(
     fitted: ConfiguredFit, cells: LabelledCells, families: Mapping[FamilyRule, Family]
 ) -> NDArray[np.float64]:
     """(k,) at the centres of the cells' bins; groups that no fit has seen have no shift."""
-    offset, slope = np.zeros(len(cells.signatures)), np.zeros(len(cells.signatures))
-    for shift in fitted.joint.shifts:
-        family = families[shift.rule]
-        offset += _of_groups(shift.offsets, family)
-        if shift.slopes:
-            slope += _of_groups(shift.slopes, family)
-    distance = CENTRE_LOG_ODDS - fitted.joint.slope_centre
-    moved = offset[cells.signature] + slope[cells.signature] * distance[cells.grid_bin]
-    return np.asarray(expit(fitted.base.log_odds_at(CENTRE_LOG_ODDS)[cells.grid_bin] + moved))
+    joint = fitted.joint.over([families[family.rule] for family in fitted.joint.families])
+    return np.asarray(expit(joint.log_odds(cells, fitted.base)))
 
 
 def _patched(
@@ -199,8 +191,3 @@ def _patched(
 def _loss(p: NDArray[np.float64], cells: LabelledCells) -> float:
     """Log-loss summed over the cells."""
     return float(round_significant(log_loss_sums(p, cells.labelled, cells.positives).sum()))
-
-
-def _of_groups(values: Mapping[tuple[str, ...], float], family: Family) -> NDArray[np.float64]:
-    """(s,) of the family's signatures, 0 where a group has none."""
-    return np.array([*(values.get(key, 0.0) for key in family.keys), 0.0])[family.group_of]

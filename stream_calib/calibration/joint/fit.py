@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,19 @@ class JointFit:
                 {} if slope is None else dict(zip(family.keys, slope.tolist(), strict=True)),
             )
             for family, offset, slope in zip(self.families, self.offsets, self.slopes, strict=True)
+        )
+
+    def over(self, families: Sequence[Family]) -> JointFit:
+        """The same shifts over other signatures, of which `families` are, in the order of the fit's own; groups that
+        the fit has not seen have 0."""
+        return replace(
+            self,
+            families=tuple(families),
+            offsets=tuple(_of_groups(family, self, slope=False) for family in families),
+            slopes=tuple(
+                None if slope is None else _of_groups(family, self, slope=True)
+                for family, slope in zip(families, self.slopes, strict=True)
+            ),
         )
 
     def log_odds(self, cells: LabelledCells, base: BaseMap) -> NDArray[np.float64]:

@@ -202,6 +202,20 @@ def test_steep_slopes_are_found() -> None:
     assert p[1] < 0.001
 
 
+def test_a_fit_over_other_signatures_shifts_the_groups_that_it_has_seen() -> None:
+    fit = fit_joint(world(3), IDENTITY, FAMILIES, slopes=[0])
+    others = [("a9", "b1"), *SIGNATURES[4:8][::-1]]
+    moved = fit.over([make_family(family.rule, others) for family in FAMILIES])
+    cells = world(4)
+    seen = LabelledCells(others, 1 + cells.signature % 4, cells.grid_bin, cells.labelled, cells.positives)
+    same = LabelledCells(SIGNATURES, 7 - cells.signature % 4, cells.grid_bin, cells.labelled, cells.positives)
+    np.testing.assert_array_equal(moved.log_odds(seen, IDENTITY), fit.log_odds(same, IDENTITY))
+    unseen = LabelledCells(others, np.zeros_like(cells.signature), cells.grid_bin, cells.labelled, cells.positives)
+    of_b1 = fit.offsets[1][FAMILIES[1].keys.index(("b1",))]
+    expected = IDENTITY.log_odds_at(CENTRE_LOG_ODDS)[cells.grid_bin] + of_b1
+    np.testing.assert_allclose(moved.log_odds(unseen, IDENTITY), expected, atol=1e-12)
+
+
 def test_groups_without_rows_stay_at_0() -> None:
     signatures = [("g0",), ("g1",), ("g2",)]
     cells = LabelledCells(
