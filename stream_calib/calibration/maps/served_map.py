@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -35,7 +36,7 @@ class ServedMap:
         self._maker = SignatureTables(parts)
         self._tables = np.empty((0, N_BINS, 2), dtype=np.float64)
         # From least to most recently used.
-        self._slots: dict[Signature, int] = {}
+        self._slots: OrderedDict[Signature, int] = OrderedDict()
 
     @property
     def compiled(self) -> int:
@@ -101,11 +102,10 @@ class ServedMap:
         """Slots of the tables of at most `max_compiled` signatures, which are all in the table when this returns."""
         new = []
         for signature in dict.fromkeys(signatures):
-            known = self._slots.pop(signature, None)
-            if known is None:
-                new.append(signature)
+            if signature in self._slots:
+                self._slots.move_to_end(signature)
             else:
-                self._slots[signature] = known
+                new.append(signature)
         for start in range(0, len(new), _COMPILED_AT_ONCE):
             part = new[start : start + _COMPILED_AT_ONCE]
             slots = [self._free_slot(signature) for signature in part]
@@ -120,6 +120,6 @@ class ServedMap:
                 room[:slot] = self._tables
                 self._tables = room
         else:
-            slot = self._slots.pop(next(iter(self._slots)))
+            _, slot = self._slots.popitem(last=False)
         self._slots[signature] = slot
         return slot
