@@ -14,7 +14,7 @@ from stream_calib.calibration.entering import comes_on, mean_and_error, simplest
 from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import FamilyRule, make_family
 from stream_calib.calibration.joint.fit import JointFit, fit_joint
-from stream_calib.calibration.labelled_cells import LabelledCells
+from stream_calib.calibration.labelled_cells import LabelledCells, together
 from stream_calib.calibration.ladder import fit_rung
 from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.metrics.log_loss import log_loss_sums
@@ -196,11 +196,9 @@ class _FoldLosses:
 
 def _merged(folds: Sequence[LabelledCells]) -> LabelledCells:
     """The cells of several folds, equal ones summed, so that every fit is spared the work."""
-    signature = np.concatenate([fold.signature for fold in folds])
-    grid_bin = np.concatenate([fold.grid_bin for fold in folds])
-    key, place = np.unique(signature * N_BINS + grid_bin, return_inverse=True)
+    cells = together(folds)
+    key, place = np.unique(cells.signature * N_BINS + cells.grid_bin, return_inverse=True)
     labelled, positives = (
-        np.bincount(place, np.concatenate(columns), len(key)).astype(np.float64)
-        for columns in ([fold.labelled for fold in folds], [fold.positives for fold in folds])
+        np.bincount(place, column, len(key)).astype(np.float64) for column in (cells.labelled, cells.positives)
     )
-    return LabelledCells(folds[0].signatures, key // N_BINS, key % N_BINS, labelled, positives)
+    return LabelledCells(cells.signatures, key // N_BINS, key % N_BINS, labelled, positives)

@@ -12,10 +12,10 @@ import numpy as np
 from stream_calib.calibration.groups import Family, Signature, make_family
 from stream_calib.calibration.labelled_cells import LabelledCells, together
 from stream_calib.calibration.maps.parts import MapParts
-from stream_calib.calibration.multicalibration.audit import EVERYTHING
+from stream_calib.calibration.multicalibration.audit import EVERYTHING, audit
 from stream_calib.calibration.multicalibration.certificate import Certificate, certify
 from stream_calib.calibration.multicalibration.finite import multicalibrate_cells
-from stream_calib.calibration.multicalibration.round_search import RoundSearch, ServedCells
+from stream_calib.calibration.multicalibration.round_search import ServedCells
 from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
@@ -96,13 +96,12 @@ def certify_parts(
 ) -> CertificateDocument:
     """The certificate of parts as they are."""
     target, served = audit_target(config), ServedCells(parts)
-    everything = make_family(EVERYTHING, audited.fit.signatures)
-    search = RoundSearch([everything, *families], target, config.calibration.kappa, largest_unit=1.0)
+    all_families = [make_family(EVERYTHING, audited.fit.signatures), *families]
     seen = together([audited.fit, *audited.audits])
     made = certify(
-        search.audit(audited.certificate, served),
+        audit(audited.certificate, served.on(audited.certificate), all_families, target),
         float(audited.certificate.labelled.sum()),
-        search.audit(seen, served),
+        audit(seen, served.on(seen), all_families, target),
         float(seen.labelled.sum()),
         target,
         config.calibration.delta,

@@ -45,6 +45,7 @@ def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, co
     The base map on the counts of all groups together, then the shifts of all families on top of it, jointly, then
     patches if they were chosen, then the level on the counts of the shorter half-life, then the certificate of the
     whole.
+
     Raises TooFewRowsError, TooFewPositivesError, or another of the FitError family.
     """
     check_enough(evidence, config)
@@ -61,10 +62,8 @@ def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, co
         slope_centre=joint.slope_centre,
         bin_weight=_bin_weight(data) if choice.configuration.slopes or choice.document.patches else np.ones(N_BINS),
     )
-    audited_families, choices = (
-        [_family(families, rule, cells.signatures) for rule in family_rules(config)],
-        choice.document,
-    )
+    audited_families = [_family(families, rule, cells.signatures) for rule in family_rules(config)]
+    choices = choice.document
     if choices.patches:
         # Before the level: the cells of the fit and the audits are of weeks, and on them the level of the last days is
         # a residual of everything, which patches would undo.
@@ -121,7 +120,8 @@ def _fit_level(parts: MapParts, data: FitData, config: Config) -> float:
 
 def _bin_weight(data: FitData) -> NDArray[np.float64]:
     """(402,) decayed labelled rows of each grid bin, and one more, so that none is without weight."""
-    return round_significant(np.bincount(data.cells.grid_bin, data.cells.labelled, N_BINS) + 1.0)
+    labelled, _ = data.cells.by_bin()
+    return round_significant(labelled + 1.0)
 
 
 def _family(known: dict[FamilyRule, Family], rule: FamilyRule, signatures: Sequence[Signature]) -> Family:
