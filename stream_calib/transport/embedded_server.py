@@ -217,7 +217,7 @@ class EmbeddedServer:
         assert holder.stdin is not None
         assert holder.stdout is not None
         if how == signal.SIGKILL:
-            with suppress(ProcessLookupError):  # one that did not start has ended by itself
+            with suppress(ProcessLookupError):  # it has ended by itself, and the holder's shell has seen that already
                 os.kill(pid, signal.SIGKILL)
         try:
             holder.stdin.write(b"\n")
