@@ -11,7 +11,6 @@ from scipy.special import expit
 
 from stream_calib.calibration.configuration import RUNGS, Configuration, Rung
 from stream_calib.calibration.entering import comes_on, mean_and_error, simplest_rung, stays_on
-from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import FamilyRule, make_family
 from stream_calib.calibration.joint.fit import JointFit, fit_joint
 from stream_calib.calibration.labelled_cells import LabelledCells, together
@@ -160,8 +159,9 @@ class _FoldLosses:
                 f"folds have {self.rows.tolist()} labelled rows; none may be empty: give more units or fewer folds"
             )
         self._families = {rule: make_family(rule, signatures) for rule in families}
-        self._held_out = [_merged([fold]) for fold in folds]
-        self._rest = [_merged([*folds[:i], *folds[i + 1 :]]) for i in range(len(folds))]
+        # Equal cells are summed, so that every fit is spared the work.
+        self._held_out = [fold.merged() for fold in folds]
+        self._rest = [together([*folds[:i], *folds[i + 1 :]]).merged() for i in range(len(folds))]
         self._rung_fits = rung_fits
         self._bases: dict[Rung, list[BaseMap]] = {}
         self._start: list[JointFit | None] = [None] * len(folds)
@@ -192,13 +192,3 @@ class _FoldLosses:
         self._start[i] = fit
         p = expit(fit.log_odds(held_out, base))
         return float(log_loss_sums(p, held_out.labelled, held_out.positives).sum())
-
-
-def _merged(folds: Sequence[LabelledCells]) -> LabelledCells:
-    """The cells of several folds, equal ones summed, so that every fit is spared the work."""
-    cells = together(folds)
-    key, place = np.unique(cells.signature * N_BINS + cells.grid_bin, return_inverse=True)
-    labelled, positives = (
-        np.bincount(place, column, len(key)).astype(np.float64) for column in (cells.labelled, cells.positives)
-    )
-    return LabelledCells(cells.signatures, key // N_BINS, key % N_BINS, labelled, positives)

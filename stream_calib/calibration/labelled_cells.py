@@ -45,6 +45,15 @@ class LabelledCells:
         )
         return labelled, positives
 
+    def merged(self) -> LabelledCells:
+        """One cell for each (signature, bin), equal ones summed, in order of both."""
+        key, place = np.unique(self.signature * N_BINS + self.grid_bin, return_inverse=True)
+        labelled, positives = (
+            np.bincount(place.reshape(-1), column, len(key)).astype(np.float64, copy=False)
+            for column in (self.labelled, self.positives)
+        )
+        return LabelledCells(self.signatures, key // N_BINS, key % N_BINS, labelled, positives)
+
     def check_counts(self, where: str) -> None:
         """Raises NonFiniteInputError, or FitError where positives are below 0 or above the labelled rows."""
         labelled, positives = self.labelled, self.positives

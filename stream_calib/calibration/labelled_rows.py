@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_calib.calibration.grid import N_BINS, locate
+from stream_calib.calibration.grid import locate
 from stream_calib.calibration.groups import Signature
 from stream_calib.calibration.input_checks import checked_outcomes, checked_scores
 from stream_calib.calibration.labelled_cells import LabelledCells
@@ -48,15 +48,11 @@ class LabelledRows:
 
     def cells(self, chosen: NDArray[np.bool_]) -> LabelledCells:
         """The chosen rows as counts by (signature, grid bin), over all signatures."""
-        signature, weight = self.signature[chosen], self.weight[chosen]
-        key, place = np.unique(signature * N_BINS + locate(self.score[chosen])[0], return_inverse=True)
-        labelled, positives = (
-            np.bincount(place.reshape(-1), column, len(key)).astype(np.float64, copy=False)
-            for column in (weight, weight * self.label[chosen])
-        )
+        weight, grid_bin = self.weight[chosen], locate(self.score[chosen])[0]
+        rows = LabelledCells(self.signatures, self.signature[chosen], grid_bin, weight, weight * self.label[chosen])
+        cells = rows.merged()
         # Sums of weights, taken apart, may differ in their last digit where all rows are positive.
-        positives = np.minimum(positives, labelled)
-        return LabelledCells(self.signatures, key // N_BINS, key % N_BINS, labelled, positives)
+        return replace(cells, positives=np.minimum(cells.positives, cells.labelled))
 
 
 def checked_attributes(attributes: Columns) -> Columns:
@@ -81,11 +77,12 @@ def signatures_of(attributes: Columns, n: int) -> tuple[list[Signature], NDArray
     for name, column in attributes.items():
         code, codes = _numbered(name, _values(name, column), n)
         # Numbered anew after each attribute, so that many large ones cannot overflow the product of their sizes.
-        by_text = np.argsort(np.array(sorted(range(len(code)), key=list(code).__getitem__), dtype=np.int64))
+        in_order = sorted(code)
+        rank = {text: i for i, text in enumerate(in_order)}
+        by_text = np.array([rank[text] for text in code], dtype=np.int64)
         used, place = np.unique(place * len(code) + by_text[codes], return_inverse=True)
         place = place.reshape(-1).astype(np.int64)
         before, own = used // max(len(code), 1), used % max(len(code), 1)
-        in_order = sorted(code)
         column_of = [in_order[i] for i in own.tolist()]
         texts = [[text[i] for i in before.tolist()] for text in texts] + [column_of]
     if not texts:
