@@ -45,6 +45,12 @@ def polled_in_turn(members: list[Consumer], is_so: Callable[[], bool]) -> None:
     wait_until(look)
 
 
+def share(one: Consumer, two: Consumer) -> bool:
+    """Whether each has one of two partitions: both as of the same generation, so not the same one."""
+    first, second = one.assignment(), two.assignment()
+    return len(first) == len(second) == 1 and first.isdisjoint(second)
+
+
 def test_joins_end_though_every_poll_is_shorter(kafka_bootstrap: str, log: KafkaLog, topic: str) -> None:
     one, two = (log.consumer("g", [topic], member=name) for name in "ab")
     polled_in_turn([one], lambda: len(one.assignment()) == 2)
@@ -64,7 +70,7 @@ def test_a_kept_partition_keeps_its_position_when_others_come_and_go(log: KafkaL
     with log.consumer("g", [topic], member="a") as one:
         poll_until(one, lambda _, records: len(records) == 10)
         with log.consumer("g", [topic], member="b") as two:
-            polled_in_turn([one, two], lambda: bool(two.assignment()) and len(one.assignment()) == 1)
+            polled_in_turn([one, two], lambda: share(one, two))
             (kept,) = one.assignment()
             assert one.position(kept) == 5
             one.commit([], {kept: 5})
@@ -81,7 +87,7 @@ def test_a_paused_partition_flows_again_when_it_was_moved_away_and_back(log: Kaf
         join(one, 2)
         one.pause(frozenset(everything))
         with log.consumer("g", [topic], member="b") as two:
-            polled_in_turn([one, two], lambda: bool(two.assignment()) and len(one.assignment()) == 1)
+            polled_in_turn([one, two], lambda: share(one, two))
             (kept,) = one.assignment()
         (moved,) = everything - {kept}
         _, records = poll_until(one, lambda batch, _: moved in batch.at_end)
@@ -98,7 +104,7 @@ def test_what_was_read_before_a_partition_was_lost_is_refused_after_it_came_back
     with log.consumer("g", [topic], member="a") as one:
         _, held = poll_until(one, lambda _, records: len(records) == 10)
         with log.consumer("g", [topic], member="b") as two:
-            polled_in_turn([one, two], lambda: bool(two.assignment()) and len(one.assignment()) == 1)
+            polled_in_turn([one, two], lambda: share(one, two))
             (moved,) = two.assignment()
         polled_in_turn([one], lambda: len(one.assignment()) == 2)
         of_moved = [record for record in held if record.source == moved]
