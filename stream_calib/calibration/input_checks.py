@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 
 from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError
 
@@ -50,7 +49,7 @@ def checked_outcomes(
 
 def checked_numbers(what: str, given: ArrayLike) -> NDArray[np.float64]:
     """The given numbers as float64, of whatever shape. Raises FitError for text, None, objects and sparse matrices."""
-    if issparse(given):
+    if hasattr(given, "toarray"):  # as all of scipy.sparse, which is not imported for this alone
         raise FitError(f"{what} are a sparse matrix; sparse input is not taken, give an array")
     values = np.asarray(given)
     if values.dtype.kind == "c":

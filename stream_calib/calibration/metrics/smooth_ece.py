@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.fft import dct
-from scipy.optimize import brentq
 
 from stream_calib.calibration.metrics.evaluated import Evaluated
 
@@ -30,6 +29,9 @@ def smooth_ece_of_counts(value: ArrayLike, labelled: ArrayLike, positives: Array
 
 
 def _fixed_point(data: Evaluated) -> float:
+    # Here, because it takes a tenth of a second to import, and every role imports metrics.
+    from scipy.optimize import brentq
+
     spectrum = _residual_spectrum(data)
     if _smoothed(spectrum, 0.0) <= 0:
         return 0.0

@@ -29,6 +29,11 @@ def test_what_serves_is_imported_without_what_fits() -> None:
     assert imported("from stream_calib.calibration import GIRB", HEAVY[:1]) == ["sklearn"]
 
 
+@pytest.mark.parametrize("role", ["calibrate", "monitor", "alert", "serve"])
+def test_roles_that_do_not_fit_start_without_what_fits(role: str) -> None:
+    assert imported(f"import workers.{role}", HEAVY) == []
+
+
 @pytest.mark.parametrize("name", calibration.__all__)
 def test_every_public_name_is_there_and_listed(name: str) -> None:
     assert hasattr(calibration, name)
