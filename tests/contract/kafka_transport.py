@@ -21,7 +21,7 @@ from stream_calib.transport.port import Log, StartAt, TopicPartition
 from tests.contract.transports import RUN, WAIT_S, Transport
 
 _LOOK_AGAIN_S = 0.01
-_TIMES = {"session_timeout": "3s", "transaction_timeout": "2900ms", "metadata_max_age": "200ms"}
+_TIMES = {"session_timeout": "6s", "transaction_timeout": "2900ms", "metadata_max_age": "200ms"}
 
 
 class SettledKafkaLog(KafkaLog):

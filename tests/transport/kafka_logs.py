@@ -13,7 +13,7 @@ from tests.kafka_services import fresh_name
 
 def kafka_section(bootstrap: str, **values: object) -> LogSection:
     """Short timeouts; a group prefix of its own unless one is given."""
-    given = {"group_prefix": fresh_name("test"), "session_timeout": "3s", "transaction_timeout": "2s", **values}
+    given = {"group_prefix": fresh_name("test"), "session_timeout": "6s", "transaction_timeout": "2s", **values}
     return LogSection.model_validate(
         {"kind": "kafka", "bootstrap_servers": bootstrap, "metadata_max_age": "300ms", **given}
     )

@@ -21,7 +21,7 @@ from workers.deployment import open_log
 from workers.monitor import Monitor
 
 pytestmark = pytest.mark.services
-_TIMES = {"session_timeout": "3s", "transaction_timeout": "2900ms", "metadata_max_age": "200ms"}
+_TIMES = {"session_timeout": "6s", "transaction_timeout": "2900ms", "metadata_max_age": "200ms"}
 
 
 class OnKafka:
