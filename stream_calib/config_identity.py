@@ -29,7 +29,8 @@ def semantic_hash(config: Config) -> str:
     In it: whatever changes how the same records are cut into cells, joined or made final: grid, number of unit buckets,
     pane, horizon, both latenesses (a larger one would take events into panes that are final), shards, the attribute
     names in their order (a signature is the tuple of their values), the unit, missing_label, the granularity of label
-    times, whether labels name a model. Not in it: intersections, predicates and derived attributes (functions of
+    times, whether labels name a model, the clock of labels, the sample rate, whether events have a keep rate. Not in
+    it: intersections, predicates and derived attributes (functions of
     signature and pane), where and in which scale or unit the users' fields stand (they follow the users' schema, which
     may move while the meaning stays), the skew limit and everything that only decides when something is done. What
     changes fits and requests has a hash of its own, kept with each request.
@@ -48,7 +49,14 @@ def semantic_hash(config: Config) -> str:
         "unit": scores.unit,
         "unit_buckets": UNIT_BUCKETS,
     }
+    # Named only where they are not the default, so that state which was made before they existed keeps its hash.
     if labels.model is not None:
         content["labels_name_models"] = True
+    if labels.clock != "event":
+        content["label_clock"] = labels.clock
+    if scores.sample_rate != 1.0:
+        content["sample_rate"] = scores.sample_rate
+    if scores.keep_rate is not None:
+        content["keep_rate"] = True
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

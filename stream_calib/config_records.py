@@ -61,6 +61,28 @@ class ScoresSection(Section):
     max_value_bytes: int = Field(
         default=128, ge=1, le=1024, description="A longer attribute value becomes `__missing__`"
     )
+    max_values: int = Field(
+        default=1_000,
+        ge=1,
+        le=10_000,
+        description="Most values of one attribute that a pane counts apart when it matures; the rarer ones are counted"
+        " together as `__other__`",
+    )
+    audit_only: list[str] = Field(
+        default_factory=list,
+        description="Attributes and predicates whose groups are watched and reported, and never an input to the map",
+    )
+    sample_rate: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="Share of the event ids that is joined and counted, always the same ones; every score is served",
+    )
+    keep_rate: FieldPath | None = Field(
+        default=None,
+        description="Path of the share of such events that was kept where events were thinned before the stream: in"
+        " (0, 1], 1 where it is missing, at most 16 distinct values; fits count the event 1 / share times",
+    )
 
     @model_validator(mode="after")
     def _groups_are_sound(self) -> ScoresSection:
@@ -131,6 +153,20 @@ class LabelsSection(Section):
         le=7 * 86_400_000,
         description='What a label time stands for: "1d" for date-only times. It counts as the last millisecond of that',
     )
+
+    clock: Literal["event", "broker"] = Field(
+        default="event",
+        description="What moves a label partition's clock: the times of its labels, or the times at which the log took"
+        " them (`broker`: for labels that are loaded in batches, in any order)",
+    )
+    keep_rate_positives: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="Share of the positives that was kept, where they were thinned before the stream; fits count each"
+        " 1 / share times",
+    )
+    keep_rate_negatives: float = Field(default=1.0, gt=0, le=1, description="The same for the negatives")
 
     @model_validator(mode="after")
     def _granularity_has_a_time(self) -> LabelsSection:
