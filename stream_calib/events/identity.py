@@ -22,6 +22,7 @@ _FINGERPRINT_KEY = b"stream-calib/id/1"
 _SIGNATURE_KEY = b"stream-calib/signature/1"
 _BUCKET_SALT = np.uint64(0x9AE16A3B2F90404F)
 _SHARD_SALT = np.uint64(0xC3A5C85C97CB3127)
+_SAMPLE_SALT = np.uint64(0xB492B66FBE98F273)
 
 
 def fingerprints(texts: Iterable[str]) -> NDArray[np.uint64]:
@@ -65,3 +66,16 @@ def shards(fingerprint: NDArray[np.uint64], count: int) -> NDArray[np.uint16]:
         raise ConfigurationError(f"shards = {count}: at least 1 is needed")
     shard: NDArray[np.uint16] = (_mix(fingerprint, _SHARD_SALT) % np.uint64(count)).astype(np.uint16)
     return shard
+
+
+def sampled(fingerprint: NDArray[np.uint64], rate: float) -> NDArray[np.bool_]:
+    """(n,) whether each event id is in the sample of this rate, 0 < rate <= 1; an id stays in it at every larger rate.
+
+    Raises ConfigurationError for another rate.
+    """
+    if not 0 < rate <= 1:
+        raise ConfigurationError(f"sample_rate = {rate}: it must be above 0 and at most 1")
+    if rate == 1:
+        return np.ones(len(fingerprint), dtype=bool)
+    chosen: NDArray[np.bool_] = _mix(fingerprint, _SAMPLE_SALT) < np.uint64(int(rate * 2**64))
+    return chosen
