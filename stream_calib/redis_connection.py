@@ -33,7 +33,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError
 from redis.utils import HIREDIS_AVAILABLE
 
-from stream_calib import metrics, redis_clients
+from stream_calib import fault_points, metrics, redis_clients
 from stream_calib.config_connections import RedisSection
 from stream_calib.errors import ConfigurationError, StateError, StreamCalibError
 from stream_calib.redis_checks import inspect_server
@@ -182,7 +182,9 @@ class LuaScript:
         self._package = package
         self._file_names = file_names
         self._error_class = error_class
-        self._seconds = metrics.STATE_CALL_SECONDS.labels(file_names[-1].removesuffix(".lua"))
+        name = file_names[-1].removesuffix(".lua")
+        self._seconds = metrics.STATE_CALL_SECONDS.labels(name)
+        self._fault_point = f"redis.{name}"
 
     @cached_property
     def text(self) -> bytes:
@@ -204,7 +206,10 @@ class LuaScript:
         """The script's reply. It may be executed twice when the connection is lost, so it must be idempotent."""
         with self._seconds.time(), answering(self._error_class, f"running {self._file_names[-1]}"):
             try:
-                return self._run(client, keys, args)
+                fault_points.before(self._fault_point)
+                reply = self._run(client, keys, args)
+                fault_points.after(self._fault_point)
+                return reply
             except ResponseError as error:
                 if _WRAPPED_READ_ONLY not in str(error) or isinstance(client, ClusterClient):
                     raise
@@ -226,9 +231,11 @@ class LuaScript:
         if len(calls) == 1:
             return [self(client, *calls[0])]
         with self._seconds.time(), answering(self._error_class, f"running {self._file_names[-1]}"):
+            fault_points.before(self._fault_point)
             replies = pipelined(
                 client, [(keys[0], ("EVALSHA", self.sha, len(keys), *keys, *args)) for keys, args in calls]
             )
+            fault_points.after(self._fault_point)
         for i, reply in enumerate(replies):
             if isinstance(reply, Exception) and (isinstance(reply, NoScriptError) or is_worth_another_try(reply)):
                 replies[i] = self(client, *calls[i])  # which knows what to do about it

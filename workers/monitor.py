@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
 
-from stream_calib import metrics
+from stream_calib import fault_points, metrics
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys
 from stream_calib.errors import (
@@ -284,7 +284,9 @@ class Monitor(Role):
         """Dead letters first: where they cannot be written, the position is not passed."""
         if rejects:
             topic, most = self._config.topics.dead_letters, self._config.records.max_dead_letter_bytes
+            fault_points.before("dead_letters.write")
             self._log.produce(dead_letters(topic, records, rejects, most))
+            fault_points.after("dead_letters.write")
             self._rejected.add(records, rejects)
 
     def _commit_positions(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from stream_calib import fault_points
 from stream_calib.alerts.model import Alert
 from stream_calib.transport.port import Outgoing
 from stream_calib.windows.state_store import Commit, StateStore
@@ -28,8 +29,12 @@ def drain(
     if not raw:
         return []
     alerts = [Alert.decode(entry) for entry in raw]
+    fault_points.before("alerts.send")
     produce([Outgoing(topic, a.dedup_key.encode(), entry) for a, entry in zip(alerts, raw, strict=True)])
+    fault_points.after("alerts.send")
+    fault_points.before("alerts.sent")
     state.commit(Commit(expect={"outbox_sent": sent}, fields={"outbox_sent": str(start + len(raw))}))
+    fault_points.after("alerts.sent")
     return alerts
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_calib import fault_points
 from stream_calib.calibration.groups import Signature
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.time_attributes import TimeAttributes
@@ -194,7 +195,9 @@ class SnapshotFollower:
         stored = self._state.blobs(names)
         lost = {n: self._blobs[n] for n, found in zip(names, stored, strict=True) if found != self._blobs[n]}
         if lost:
+            fault_points.before("snapshot.put_back")
             self._state.commit(Commit(blobs=lost))
+            fault_points.after("snapshot.put_back")
 
 
 def _listed(attributes: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from stream_calib import fault_points
 from stream_calib.drift.psi import PsiReference
 from stream_calib.errors import PublicationRefusedError, SnapshotError, SnapshotPinnedError
 from stream_calib.events.contracts import ModelKey
@@ -127,7 +128,10 @@ class SnapshotStore:
                 expect={name: now.fields[name] for name in ("current", "sequence", f"token:{REFIT_LEASE}")},
             )
 
-        return self._changes.commit(change).version or ""
+        fault_points.before("snapshot.publish")
+        settled = self._changes.commit(change)
+        fault_points.after("snapshot.publish")
+        return settled.version or ""
 
     def settle(self, report: RefitReport, token: str) -> None:
         """Answers the report's request without a publication (refused, failed, held, superseded) and keeps the report.
@@ -155,7 +159,9 @@ class SnapshotStore:
                 expect={f"token:{REFIT_LEASE}": now.fields[f"token:{REFIT_LEASE}"]},
             )
 
+        fault_points.before("snapshot.settle")
         self._changes.commit(change)
+        fault_points.after("snapshot.settle")
 
     def rollback(self, version: str, actor: str, reason: str) -> None:
         """Moves the pointer back to a version that was current before, whatever its age.

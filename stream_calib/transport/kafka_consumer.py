@@ -22,6 +22,7 @@ from kafka.errors import (
 )
 from kafka.structs import MemberState
 
+from stream_calib import fault_points
 from stream_calib.errors import AnotherProcessError, TransportError
 from stream_calib.transport.fetch_buffers import Buffer, take_fairly
 from stream_calib.transport.kafka_errors import transport_error
@@ -208,7 +209,9 @@ class KafkaMember(Consumer):
     def _fetch(self, client: Any, wait_ms: float) -> None:
         """Takes what kafka-python has; waits for the first record. Also joins, and shows that this member is alive."""
         try:
+            fault_points.before("kafka.fetch")
             found = client.fetched(wait_ms, _TAKEN_AT_ONCE)
+            fault_points.after("kafka.fetch")
             self._take_up(client)
             self._buffer(found)
             self._pass_what_holds_no_record(client, found)

@@ -10,6 +10,7 @@ from kafka import OffsetAndMetadata
 from kafka import TopicPartition as KafkaPartition
 from kafka.errors import FencedInstanceIdError, KafkaError, KafkaTimeoutError
 
+from stream_calib import fault_points
 from stream_calib.errors import AnotherProcessError, FencedError, TransportError
 from stream_calib.transport.kafka_errors import MEMBERSHIP_LOST, transport_error
 from stream_calib.transport.kafka_positions import check_same_topic, id_as_metadata
@@ -97,7 +98,9 @@ class GroupPositions:
             return
         self.refuse_when_shared_anew(client, membership)
         try:
+            fault_points.before("kafka.positions")
             client.commit(dict(offsets), timeout_ms=_ANSWER_WITHIN_MS)
+            fault_points.after("kafka.positions")
         except FencedInstanceIdError as error:
             raise AnotherProcessError(str(error)) from error
         except MEMBERSHIP_LOST as error:

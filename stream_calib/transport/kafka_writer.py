@@ -17,6 +17,7 @@ from kafka.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 
+from stream_calib import fault_points
 from stream_calib.errors import AnotherProcessError, FencedError, TransportError
 from stream_calib.transport.kafka_errors import MEMBERSHIP_LOST, transport_error
 from stream_calib.transport.kafka_producer import BoundedProducer, Queued
@@ -87,11 +88,13 @@ class PlainWriter(Writer):
         producer = self._started()
         doing = f"writing to {', '.join(sorted({output.topic for output in outputs}))}"
         try:
+            fault_points.before("kafka.flush")
             futures = producer.queue(self._placed(outputs))
             producer.flush(self._timeout_s)
             failed = next((future.exception for future in futures if not future.succeeded()), None)
             if failed is not None:
                 raise failed
+            fault_points.after("kafka.flush")
         except KafkaError as error:
             self.close()
             raise transport_error(error, doing) from error
@@ -124,10 +127,16 @@ class TransactionalWriter(Writer):
         deadline = time.monotonic() + self._timeout_s
         try:
             producer.begin_transaction()
+            fault_points.before("kafka.produce")
             producer.queue(self._placed(outputs))
+            fault_points.after("kafka.produce")
             if offsets:
+                fault_points.before("kafka.offsets")
                 producer.send_offsets_within(offsets, membership, deadline - time.monotonic())
+                fault_points.after("kafka.offsets")
+            fault_points.before("kafka.commit")
             producer.commit_within(max(0.0, deadline - time.monotonic()))
+            fault_points.after("kafka.commit")
         except KafkaError as error:
             cause = producer.cause or error
             self._give_up(producer)
@@ -141,7 +150,9 @@ class TransactionalWriter(Writer):
         producer = self._started()
         try:
             producer.begin_transaction()
+            fault_points.before("kafka.abort")
             producer.abort_within(self._timeout_s)
+            fault_points.after("kafka.abort")
         except KafkaError as error:
             self.close()
             raise transport_error(error, f"trying a transaction as {self._id}") from error
@@ -156,7 +167,9 @@ class TransactionalWriter(Writer):
             doing = f"starting transactions as {self._id}"
             producer = opened(BoundedProducer, self._settings)
             try:
+                fault_points.before("kafka.start")
                 producer.init_transactions()
+                fault_points.after("kafka.start")
             except KafkaError as error:
                 producer.abandon()
                 if isinstance(error, TransactionalIdAuthorizationFailedError):
@@ -172,7 +185,9 @@ class TransactionalWriter(Writer):
         """A producer is of no more use after an aborted transaction. What cannot be aborted ends when the next one
         starts, or by the brokers when its time is over."""
         try:
+            fault_points.before("kafka.abort")
             producer.abort_within(_ABORT_WITHIN_S)
+            fault_points.after("kafka.abort")
         except KafkaError as error:
             self._left_open = True
             _LOG.debug("transaction %s is left for the next producer to end: %s", self._id, error)

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 
+from stream_calib import fault_points
 from stream_calib.errors import AnotherProcessError, TransportError
 from stream_calib.transport.fetch_buffers import Buffer, take_fairly
 from stream_calib.transport.kafka_positions import HeldBack, positions_lost, refuse_what_was_not_read
@@ -132,9 +133,11 @@ class LibrdkafkaConsumer(Consumer):
         client = self._member.client
         try:
             # With a timeout librdkafka would wait for all of `count`, so only the first one is waited for.
+            fault_points.before("kafka.fetch")
             messages = client.consume(1, wait_s) if wait_s else []
             if messages or not wait_s:
                 messages += client.consume(count, 0.0)
+            fault_points.after("kafka.fetch")
         except KafkaException as error:
             raise self._member.failed(error.args[0]) from error
         self._member.raise_when_failed()

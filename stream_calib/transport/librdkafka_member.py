@@ -17,6 +17,7 @@ from confluent_kafka import Consumer as Client
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 
+from stream_calib import fault_points
 from stream_calib.errors import AnotherProcessError, FencedError, TransportError
 from stream_calib.transport.kafka_positions import check_same_topic, joined_as_we_did
 from stream_calib.transport.librdkafka_errors import (
@@ -187,7 +188,9 @@ class GroupMember:
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """Without a transaction. Raises FencedError when this member has lost its partitions, else TransportError."""
         try:
+            fault_points.before("kafka.positions")
             done = self.client.commit(offsets=self.positions(positions), asynchronous=False)
+            fault_points.after("kafka.positions")
             failed = next((p.error for p in done or () if p.error is not None), None)
         except KafkaException as error:
             failed = error.args[0]

@@ -10,6 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from stream_calib import fault_points
 from stream_calib.errors import AnotherProcessError, FencedError, TransportError
 from stream_calib.transport.librdkafka_errors import (
     ANOTHER_PROCESS,
@@ -137,8 +138,10 @@ class PlainWriter(Writer):
         self._check(outputs)
         producer = self._started()
         try:
+            fault_points.before("kafka.flush")
             self._queue(producer, outputs)
             unsent = producer.flush(self._timeout_s)
+            fault_points.after("kafka.flush")
         except (KafkaException, TransportError) as error:
             self._discard()
             if isinstance(error, TransportError):
@@ -177,10 +180,16 @@ class TransactionalWriter(Writer):
         producer = self._started()
         try:
             producer.begin_transaction()
+            fault_points.before("kafka.produce")
             self._queue(producer, outputs)
+            fault_points.after("kafka.produce")
             if offsets:
+                fault_points.before("kafka.offsets")
                 producer.send_offsets_to_transaction(offsets, membership, self._timeout_s)
+                fault_points.after("kafka.offsets")
+            fault_points.before("kafka.commit")
             producer.commit_transaction(self._timeout_s)
+            fault_points.after("kafka.commit")
         except KafkaException as error:
             self._give_up(producer, error.args[0])
             raise self._meaning(error.args[0]) from error
@@ -194,7 +203,9 @@ class TransactionalWriter(Writer):
         producer = self._started()
         try:
             producer.begin_transaction()
+            fault_points.before("kafka.abort")
             producer.abort_transaction(self._timeout_s)
+            fault_points.after("kafka.abort")
         except KafkaException as error:
             raise transport_error(error.args[0], f"trying a transaction as {self._id}") from error
 
@@ -206,7 +217,9 @@ class TransactionalWriter(Writer):
         if self._producer is None:
             producer = client(Producer, self._settings)
             try:
+                fault_points.before("kafka.start")
                 producer.init_transactions(self._timeout_s)
+                fault_points.after("kafka.start")
             except KafkaException as error:
                 raise transport_error(error.args[0], f"starting transactions as {self._id}") from error
             self._producer = producer
@@ -217,7 +230,9 @@ class TransactionalWriter(Writer):
         have. One that ran out of time is left to the next producer, whose start settles what became of it."""
         if error is None or not (is_fatal(error) or error.retriable()):
             try:
+                fault_points.before("kafka.abort")
                 producer.abort_transaction(self._timeout_s)
+                fault_points.after("kafka.abort")
             except KafkaException as failed:
                 _LOG.debug("transaction %s is left for the next producer to end: %s", self._id, failed)
         failures = self._failures

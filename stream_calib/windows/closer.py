@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
+from stream_calib import fault_points
 from stream_calib.errors import StateError, StateUnavailableError
 from stream_calib.snapshot.decision_log import DecisionLog, Expired, Request, chain
 from stream_calib.windows.cells import MaturedCells, ScoredCells
@@ -166,7 +167,7 @@ class Closer:
         if not found:
             return False
         blobs = {PaneNames.of(pane).scored: cells.pack() for pane, cells in found.items()}
-        if self._state.commit(Commit(at.expect("closed", "inputs"), {"closed": str(max(found))}, {}, blobs)):
+        if self._commit("close", Commit(at.expect("closed", "inputs"), {"closed": str(max(found))}, {}, blobs)):
             for pane, cells in found.items():
                 self._committed.remember_scored(pane, cells)
         return True
@@ -201,7 +202,7 @@ class Closer:
             return False
         # `closed` too: a state that was rolled back between the reads must not get panes matured that are not closed.
         fields = {"matured": str(max(found)), "matured_chain": chain_hash}
-        if self._state.commit(Commit(at.expect("matured", "matured_chain", "closed", "inputs"), fields, {}, blobs)):
+        if self._commit("mature", Commit(at.expect("matured", "matured_chain", "closed", "inputs"), fields, {}, blobs)):
             for pane, value in found.items():
                 self._committed.remember_matured(pane, *value)
         return True
@@ -220,7 +221,7 @@ class Closer:
             if log.open_request is not None:
                 return self._expire(log.open_request, at)
             change = self._decided(self._decider, at, detector, log, last)
-        self._state.commit(change)
+        self._commit("decide", change)
         return True
 
     def _decided(self, decider: PaneDecider, at: Cursors, detector: str | None, log: DecisionLog, last: int) -> Commit:
@@ -246,6 +247,12 @@ class Closer:
         appends = {name: entries for name, entries in (("decisions", decisions), ("outbox", outbox)) if entries}
         # All that the decision was made from: a state that was rolled back meanwhile may hold other cells.
         return Commit(at.expect("decided", "tip", "matured", "matured_chain", "closed"), fields, appends)
+
+    def _commit(self, what: str, change: Commit) -> bool:
+        fault_points.before(f"closer.{what}")
+        done = self._state.commit(change)
+        fault_points.after(f"closer.{what}")
+        return done
 
     def _expire(self, request: Request, at: Cursors) -> bool:
         if not self._may_expire(request, at.matured):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from stream_calib import fault_points
 from stream_calib.errors import StateError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
@@ -92,7 +93,9 @@ class RedisState(StateStore):
             pipeline = self._client.pipeline(transaction=False)
             for signature, values in signatures.items():
                 pipeline.hsetnx(self._dictionary(signature), str(signature), msgspec.json.encode(list(values)).decode())
+            fault_points.before("signatures.write")
             pipeline.execute()
+            fault_points.after("signatures.write")
 
     def signatures(self, hashes: Iterable[int]) -> dict[int, tuple[str, ...]]:
         wanted: dict[str, list[int]] = defaultdict(list)
