@@ -162,7 +162,7 @@ class Monitor:
             if partition.topic == "blocks":
                 read = ReadBlocks(records, span, self.shards.settings.max_clock_skew_ms)
                 new = {h: values for h, values in read.signatures(MODEL).items() if h not in self.known}
-                self.state.put_signatures(new)
+                self.state.put_signatures(new, 0)
                 self.known.update(new)
             else:
                 read = ReadLabels(records, span, self.decoder, self.shards.settings.clock_skew_ms("l"))

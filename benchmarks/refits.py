@@ -92,7 +92,7 @@ class Replay:
         key = ModelKey.of("flights", "1")
         self.first_pane = int(rows.pane[0])
         self.state = MemoryState(self.clock)
-        self.state.put_signatures(rows.dictionary)
+        self.state.put_signatures(rows.dictionary, 0)
         self.state.commit(Commit(fields={"first_pane": str(self.first_pane), "decided": str(self.first_pane - 1)}))
         self.store = SnapshotStore(self.state, key, "replay", config.windows.pane_ms, self.clock)
         token = self.state.acquire_lease(REFIT_LEASE, "replay", 10**12)

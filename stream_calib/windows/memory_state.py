@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stream_calib.errors import StateError
-from stream_calib.windows.state_store import Commit, StateStore
+from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS, Commit, StateStore
 
 
 class MemoryState(StateStore):
@@ -17,7 +17,8 @@ class MemoryState(StateStore):
         self._fields: dict[str, str] = {}
         self._lists: dict[str, list[bytes]] = defaultdict(list)
         self._blobs: dict[str, bytes] = {}
-        self._signatures: dict[int, tuple[str, ...]] = {}
+        self._signatures: dict[int, dict[int, tuple[str, ...]]] = {}
+        """Epoch -> hash -> values."""
         self._leases: dict[str, tuple[str, int]] = {}
 
     def read(self, names: Sequence[str]) -> dict[str, str | None]:
@@ -30,24 +31,42 @@ class MemoryState(StateStore):
         for name, entries in change.appends.items():
             self._lists[name] += entries
         self._blobs.update(change.blobs)
+        for name in change.deletes:
+            self._blobs.pop(name, None)
+        for name, first in change.trims.items():
+            dropped = max(0, first - self._dropped(name))
+            del self._lists[name][:dropped]
+            self._fields[f"from:{name}"] = str(self._dropped(name) + dropped)
         return True
 
     def entries(self, name: str, start: int, stop: int | None = None) -> list[bytes]:
-        return self._lists[name][start:stop]
+        dropped = self._dropped(name)
+        return self._lists[name][max(0, start - dropped) : None if stop is None else max(0, stop - dropped)]
+
+    def _dropped(self, name: str) -> int:
+        return int(self._fields.get(f"from:{name}", "0"))
 
     def blobs(self, names: Sequence[str]) -> list[bytes | None]:
         return [self._blobs.get(name) for name in names]
 
-    def put_signatures(self, signatures: Mapping[int, Sequence[str]]) -> None:
+    def put_signatures(self, signatures: Mapping[int, Sequence[str]], until_ms: int) -> None:
+        epoch = self._signatures.setdefault(until_ms // SIGNATURE_EPOCH_MS, {})
         for signature, values in signatures.items():
-            self._signatures.setdefault(signature, tuple(values))
+            epoch.setdefault(signature, tuple(values))
 
     def signatures(self, hashes: Iterable[int]) -> dict[int, tuple[str, ...]]:
         wanted = list(hashes)
-        missing = [h for h in wanted if h not in self._signatures]
+        known = {h: epoch[h] for epoch in self._signatures.values() for h in wanted if h in epoch}
+        missing = [h for h in wanted if h not in known]
         if missing:
             raise StateError(f"{len(missing)} signatures are not in the dictionary, the first is {missing[0]}")
-        return {h: self._signatures[h] for h in wanted}
+        return known
+
+    def drop_signatures(self, before_ms: int) -> int:
+        over = [epoch for epoch in self._signatures if epoch < before_ms // SIGNATURE_EPOCH_MS]
+        for epoch in over:
+            del self._signatures[epoch]
+        return len(over)
 
     def acquire_lease(self, name: str, owner: str, ttl_ms: int) -> str | None:
         now = self._clock_ms()

@@ -1,7 +1,7 @@
 """A model key's own state in a Redis-compatible server, under the hash tag ``{<model>/<version>}``.
 
-Keys: ``f`` fields, ``l:<name>`` lists, ``b:<name>`` blobs, ``d<byte>`` signature dictionary in 256 hashes by the low
-byte, ``lease:<name>``.
+Keys: ``f`` fields, ``l:<name>`` lists, ``b:<name>`` blobs, ``d<epoch>:<byte>`` signature dictionary, for each epoch in
+256 hashes by the low byte, ``d`` set of the epochs that have one, ``lease:<name>``.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from stream_calib.errors import StateError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.redis_connection import LuaScript, answering
-from stream_calib.windows.state_store import Commit, StateStore
+from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS, Commit, StateStore
 
 _COMMIT = LuaScript("stream_calib.windows.lua", "commit.lua", error_class=StateUnavailableError)
 _LEASE = LuaScript("stream_calib.windows.lua", "lease.lua", error_class=StateUnavailableError)
+_ENTRIES = LuaScript("stream_calib.windows.lua", "read_entries.lua", error_class=StateUnavailableError)
 _RELEASE = LuaScript("stream_calib.windows.lua", "release.lua", error_class=StateUnavailableError)
 
 
 class RedisState(StateStore):
     """See StateStore. `client` answers bytes (`decode_responses=False`)."""
 
-    def __init__(self, client: RedisClient, model_key: ModelKey) -> None:
+    def __init__(self, client: RedisClient, model_key: ModelKey, part: str = "") -> None:
+        """`part`: of the generation, see generations.py; what belongs to none (the deployment's own) has none."""
         self._client, self._model_key = client, model_key
-        self._tag = f"sc:{{{model_key}}}:"
+        self._tag = f"sc:{{{model_key}}}:{part}"
         self._fields_key = self._tag + "f"
 
     def read(self, names: Sequence[str]) -> dict[str, str | None]:
@@ -56,12 +58,21 @@ class RedisState(StateStore):
             keys.append(f"{self._tag}b:{name}")
             blobs.append(len(keys))
             arguments.append(blob)
+        deletes, trims = [], []
+        for name in change.deletes:
+            keys.append(f"{self._tag}b:{name}")
+            deletes.append(len(keys))
+        for name, first in change.trims.items():
+            keys.append(f"{self._tag}l:{name}")
+            trims.append((len(keys), f"from:{name}", first))
         packed = msgspec.msgpack.encode(
             {
                 "expect": [(f, False if v is None else v) for f, v in change.expect.items()],
                 "fields": list(change.fields.items()),
                 "appends": appends,
                 "blobs": blobs,
+                "deletes": deletes,
+                "trims": trims,
             }
         )
         answer = _COMMIT(self._client, keys, [packed, *arguments])
@@ -75,9 +86,8 @@ class RedisState(StateStore):
     def entries(self, name: str, start: int, stop: int | None = None) -> list[bytes]:
         if stop is not None and stop <= start:
             return []
-        with answering(StateUnavailableError, f"reading the list {name}"):
-            found = self._client.lrange(f"{self._tag}l:{name}", start, -1 if stop is None else stop - 1)
-        return list(found)  # type: ignore[arg-type]  # sync client
+        keys = [self._fields_key, f"{self._tag}l:{name}"]
+        return list(_ENTRIES(self._client, keys, [f"from:{name}", start, -1 if stop is None else stop]))
 
     def blobs(self, names: Sequence[str]) -> list[bytes | None]:
         if not names:
@@ -86,33 +96,63 @@ class RedisState(StateStore):
             found = self._client.mget([f"{self._tag}b:{name}" for name in names])
         return list(found)  # type: ignore[arg-type]  # sync client
 
-    def put_signatures(self, signatures: Mapping[int, Sequence[str]]) -> None:
+    def put_signatures(self, signatures: Mapping[int, Sequence[str]], until_ms: int) -> None:
         if not signatures:
             return
+        epoch = until_ms // SIGNATURE_EPOCH_MS
         with answering(StateUnavailableError, "adding signatures"):
             pipeline = self._client.pipeline(transaction=False)
+            # First, so that whatever is in the epoch is found, and dropped with it.
+            pipeline.sadd(self._epochs_key, epoch)
             for signature, values in signatures.items():
-                pipeline.hsetnx(self._dictionary(signature), str(signature), msgspec.json.encode(list(values)).decode())
-            fault_points.before("signatures.write")
+                encoded = msgspec.json.encode(list(values)).decode()
+                pipeline.hsetnx(self._dictionary(epoch, signature & 0xFF), str(signature), encoded)
             pipeline.execute()
-            fault_points.after("signatures.write")
 
     def signatures(self, hashes: Iterable[int]) -> dict[int, tuple[str, ...]]:
-        wanted: dict[str, list[int]] = defaultdict(list)
+        missing = list(dict.fromkeys(hashes))
+        found: dict[int, tuple[str, ...]] = {}
+        for epoch in self._epochs() if missing else ():
+            found |= self._of_epoch(epoch, missing)
+            missing = [signature for signature in missing if signature not in found]
+            if not missing:
+                break
+        if missing:
+            raise StateError(
+                f"{len(missing)} signatures of {self._model_key} are not in the dictionary, the first is {missing[0]}:"
+                " the model key's state is damaged; restore it from a backup"
+            )
+        return found
+
+    def drop_signatures(self, before_ms: int) -> int:
+        over = [epoch for epoch in self._epochs() if epoch < before_ms // SIGNATURE_EPOCH_MS]
+        for epoch in over:
+            with answering(StateUnavailableError, "dropping signatures"):
+                self._client.delete(*(self._dictionary(epoch, byte) for byte in range(256)))
+                self._client.srem(self._epochs_key, epoch)
+        return len(over)
+
+    def _epochs(self) -> list[int]:
+        """Newest first: what comes all the time is found there."""
+        with answering(StateUnavailableError, "reading the epochs of the signature dictionary"):
+            members: Iterable[bytes] = self._client.smembers(self._epochs_key)  # type: ignore[assignment]  # sync client
+        return sorted(map(int, members), reverse=True)
+
+    def _of_epoch(self, epoch: int, hashes: Iterable[int]) -> dict[int, tuple[str, ...]]:
+        wanted: dict[int, list[int]] = defaultdict(list)
         for signature in hashes:
-            wanted[self._dictionary(signature)].append(signature)
+            wanted[signature & 0xFF].append(signature)
         with answering(StateUnavailableError, "reading signatures"):
             pipeline = self._client.pipeline(transaction=False)
-            for key, some in wanted.items():
-                pipeline.hmget(key, [str(s) for s in some])
+            for byte, some in wanted.items():
+                pipeline.hmget(self._dictionary(epoch, byte), [str(s) for s in some])
             replies = pipeline.execute()
-        found = {}
-        for some, values in zip(wanted.values(), replies, strict=True):
-            for signature, value in zip(some, values, strict=True):
-                if value is None:
-                    raise StateError(f"signature {signature} is not in the dictionary {self._dictionary(signature)}")
-                found[signature] = tuple(msgspec.json.decode(value, type=list[str]))
-        return found
+        return {
+            signature: tuple(msgspec.json.decode(value, type=list[str]))
+            for some, values in zip(wanted.values(), replies, strict=True)
+            for signature, value in zip(some, values, strict=True)
+            if value is not None
+        }
 
     def acquire_lease(self, name: str, owner: str, ttl_ms: int) -> str | None:
         token = _LEASE(self._client, [self._fields_key, f"{self._tag}lease:{name}"], [name, owner, ttl_ms])
@@ -121,5 +161,9 @@ class RedisState(StateStore):
     def release_lease(self, name: str, owner: str) -> None:
         _RELEASE(self._client, [f"{self._tag}lease:{name}"], [owner])
 
-    def _dictionary(self, signature: int) -> str:
-        return f"{self._tag}d{signature & 0xFF}"
+    @property
+    def _epochs_key(self) -> str:
+        return f"{self._tag}d"
+
+    def _dictionary(self, epoch: int, byte: int) -> str:
+        return f"{self._tag}d{epoch}:{byte}"

@@ -8,7 +8,7 @@ Fields in use (all text; a missing field reads as None)
 
 | field | meaning |
 |---|---|
-| generation | hash of the semantic configuration that the state was made under |
+| generation, semantics | hash of the semantic configuration that the state was made under, and its JSON |
 | topics | identities of the topics that the positions belong to |
 | first_pane, closed, matured, decided | the generation's first pane, and the three cursors (last pane done) |
 | matured_chain | hash chain over the packed matured cells up to `matured` |
@@ -18,11 +18,17 @@ Fields in use (all text; a missing field reads as None)
 | current, sequence | served snapshot version; highest sequence number ever given |
 | inputs | number of entries of the list `inputs` |
 | token:<lease> | fencing token of the last owner of a lease |
+| late_labels | number of late_labels alerts so far, and since when one is open |
 | outbox_sent | number of entries of `outbox` that were delivered |
+| from:<list> | number of entries that were dropped from the list's beginning; missing: none |
+| kept | the oldest pane whose blobs are kept, and what those before it summed to (windows/retention.py) |
+| checkpoint | the last pane and the hash of the blob `evidence` (refit/checkpoint.py) |
 
 Lists: `inputs` (input partitions with their first marks), `decisions` (decision log), `history` (snapshot pointer
-moves), `outbox` (alert events), `reports` (gate reports).
-Blobs: `scored:<pane>`, `matured:<pane>` (packed cells), `pane:<pane>` (pane record, JSON), `snapshot:<version>`.
+moves), `outbox` (alert events), `reports` (gate reports). An entry keeps its number when those before it are dropped.
+Blobs: `scored:<pane>`, `matured:<pane>` (packed cells), `pane:<pane>` (pane record, JSON), `snapshot:<version>`,
+`evidence` (checkpoint of what refits are made from), `folded:<list>` (what the dropped entries of a list left behind).
+The signature dictionary is split by epochs of event time, so that it can be dropped with the panes that name it.
 """
 
 from __future__ import annotations
@@ -30,6 +36,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+SIGNATURE_EPOCH_MS = 30 * 86_400_000
+"""Event time for which the signature dictionary has one part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,10 @@ class Commit:
     appends: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
     """List name -> entries to append."""
     blobs: Mapping[str, bytes] = field(default_factory=dict)
+    deletes: Sequence[str] = ()
+    """Blobs to delete; one that is not there is no error."""
+    trims: Mapping[str, int] = field(default_factory=dict)
+    """List name -> number of the first entry to keep. Entries that are dropped already stay so."""
 
 
 class StateStore(ABC):
@@ -58,19 +71,26 @@ class StateStore(ABC):
 
     @abstractmethod
     def entries(self, name: str, start: int, stop: int | None = None) -> list[bytes]:
-        """List entries start <= index < stop (None: to the end)."""
+        """List entries start <= number < stop (None: to the end), without those that were dropped."""
 
     @abstractmethod
     def blobs(self, names: Sequence[str]) -> list[bytes | None]:
         """The named blobs, None where there is none."""
 
     @abstractmethod
-    def put_signatures(self, signatures: Mapping[int, Sequence[str]]) -> None:
-        """Adds to the dictionary signature hash -> attribute values. Idempotent; equal hashes have equal values."""
+    def put_signatures(self, signatures: Mapping[int, Sequence[str]], until_ms: int) -> None:
+        """Adds to the dictionary signature hash -> attribute values. Idempotent; equal hashes have equal values.
+
+        They stay as long as a pane that begins at event time `until_ms`, or before it, is kept.
+        """
 
     @abstractmethod
     def signatures(self, hashes: Iterable[int]) -> dict[int, tuple[str, ...]]:
         """Attribute values of the hashes; raises StateError naming a hash that is not in the dictionary."""
+
+    @abstractmethod
+    def drop_signatures(self, before_ms: int) -> int:
+        """Drops the epochs of the dictionary that end at or before the event time; how many those were."""
 
     @abstractmethod
     def acquire_lease(self, name: str, owner: str, ttl_ms: int) -> str | None:

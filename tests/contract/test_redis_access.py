@@ -67,7 +67,7 @@ def use_everything(client: RedisClient) -> None:
     state = RedisState(client, MODEL)
     assert state.commit(Commit({}, {"a": "1"}, {"l": [b"x"]}, {"b": b"y"}))
     assert (state.read(("a",)), state.entries("l", 0), state.blobs(["b"])) == ({"a": "1"}, [b"x"], [b"y"])
-    state.put_signatures({1: ("a",), 2: ("b",)})
+    state.put_signatures({1: ("a",), 2: ("b",)}, 0)
     assert state.signatures([1, 2]) == {1: ("a",), 2: ("b",)}
     assert state.acquire_lease("closer", "me", 1_000)
     state.release_lease("closer", "me")

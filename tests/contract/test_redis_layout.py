@@ -106,10 +106,10 @@ def _words(command: str) -> list[str]:
 def test_state_keys_of_a_model_are_on_one_slot_and_of_shards_apart(redis_backend: RedisBackend) -> None:
     state = RedisState(redis_backend.client, MODEL)
     state.commit(Commit({}, {"a": "1"}, {"l": [b"x"]}, {"b": b"z"}))
-    state.put_signatures({1: ("a",), 258: ("b",)})
+    state.put_signatures({1: ("a",), 258: ("b",)}, 0)
     state.acquire_lease("closer", "me", 1_000)
     keys = redis_backend.keys(state._tag)
-    assert len(keys) == 6
+    assert len(keys) == 7
     assert len({key_slot(key) for key in keys}) == 1
     shards = RedisShards(redis_backend.client, MODEL, 8, SETTINGS)
     assert len({key_slot(keys.marks) for keys in shards._keys}) == 8

@@ -44,7 +44,7 @@ def fill(client: RedisClient, key: ModelKey) -> None:
     state = RedisState(client, key)
     blobs = {f"scored:{pane}": b"x" for pane in range(500)}
     state.commit(Commit(fields={"a": "1"}, appends={"decisions": [b"x"]}, blobs=blobs))
-    state.put_signatures({1: ("a",), 2: ("b",)})
+    state.put_signatures({1: ("a",), 2: ("b",)}, 0)
     state.acquire_lease("closer", "me", 60_000)
     StatusBoard(client, key).put(MemberStatus("monitor", "me", 0, {}))
     join = Join(RedisShards(client, key, 3, SETTINGS))

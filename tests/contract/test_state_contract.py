@@ -15,7 +15,7 @@ from stream_calib.redis_connection import connect
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.redis_state import RedisState
-from stream_calib.windows.state_store import Commit, StateStore
+from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS, Commit, StateStore
 from tests.windows.backends import BACKENDS, MODEL, RedisBackend, redis_backend
 
 __all__ = ["redis_backend"]
@@ -119,13 +119,55 @@ def test_blobs_are_replaced(state: StateStore) -> None:
 
 
 def test_signatures_are_added_once_and_found(state: StateStore) -> None:
-    state.put_signatures({})
-    state.put_signatures({1: ("a", "b"), 2**64 - 1: ("é", "__missing__"), 257: ("x", "y")})
-    state.put_signatures({1: ("a", "b"), 3: ("c", "d")})
+    state.put_signatures({}, 0)
+    state.put_signatures({1: ("a", "b"), 2**64 - 1: ("é", "__missing__"), 257: ("x", "y")}, 0)
+    state.put_signatures({1: ("a", "b"), 3: ("c", "d")}, 0)
     found = state.signatures([3, 2**64 - 1, 1, 257])
     assert found == {3: ("c", "d"), 2**64 - 1: ("é", "__missing__"), 1: ("a", "b"), 257: ("x", "y")}
     with pytest.raises(StateError, match="4"):
         state.signatures([1, 4])
+
+
+def test_signatures_stay_with_their_newest_epoch(state: StateStore) -> None:
+    state.put_signatures({1: ("old",), 2: ("kept",)}, SIGNATURE_EPOCH_MS - 1)
+    state.put_signatures({2: ("kept",), 3: ("new",)}, SIGNATURE_EPOCH_MS)
+    assert state.drop_signatures(SIGNATURE_EPOCH_MS - 1) == 0
+    assert state.signatures([1, 2, 3]) == {1: ("old",), 2: ("kept",), 3: ("new",)}
+    assert state.drop_signatures(2 * SIGNATURE_EPOCH_MS - 1) == 1
+    assert state.signatures([2, 3]) == {2: ("kept",), 3: ("new",)}
+    with pytest.raises(StateError, match="the first is 1"):
+        state.signatures([1, 2])
+    assert state.drop_signatures(2 * SIGNATURE_EPOCH_MS - 1) == 0
+
+
+# --- dropping
+
+
+def test_entries_keep_their_numbers_when_those_before_them_are_dropped(state: StateStore) -> None:
+    state.commit(Commit(appends={"l": [b"%d" % i for i in range(8)]}))
+    for first, kept in ((3, 3), (2, 3), (5, 5)):  # what is dropped stays dropped
+        assert state.commit(Commit(trims={"l": first}))
+        assert state.read(("from:l",)) == {"from:l": str(kept)}
+        for start, stop in ((0, None), (0, 2), (0, kept), (0, 6), (6, 7), (4, 20), (8, None)):
+            numbers = range(max(start, kept), min(8, 8 if stop is None else stop))
+            assert state.entries("l", start, stop) == [b"%d" % i for i in numbers], (first, start, stop)
+    state.commit(Commit(appends={"l": [b"8", b"9"]}, trims={"l": 9}))
+    assert state.entries("l", 0) == [b"9"]
+    state.commit(Commit(trims={"l": 20, "other": 4}))
+    assert state.entries("l", 0) == []
+    state.commit(Commit(appends={"l": [b"10"]}))
+    assert state.entries("l", 10) == [b"10"]
+    assert state.entries("other", 0) == []
+
+
+def test_nothing_is_dropped_where_an_expectation_fails(state: StateStore) -> None:
+    state.commit(Commit(fields={"a": "1"}, appends={"l": [b"1"]}, blobs={"b": b"1"}))
+    assert not state.commit(Commit({"a": "2"}, deletes=["b"], trims={"l": 1}))
+    assert state.blobs(["b"]) == [b"1"]
+    assert state.entries("l", 0) == [b"1"]
+    assert state.commit(Commit({"a": "1"}, blobs={"c": b"2"}, deletes=["b", "never there"], trims={"l": 1}))
+    assert state.blobs(["b", "c"]) == [None, b"2"]
+    assert state.entries("l", 0) == []
 
 
 # --- leases

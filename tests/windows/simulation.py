@@ -126,10 +126,13 @@ class InterruptedState(StateStore):
     def blobs(self, names: Sequence[str]) -> list[bytes | None]:
         return self._do(lambda: self._world.state.blobs(names))
 
-    def put_signatures(self, signatures: Mapping[int, Sequence[str]]) -> None:
+    def put_signatures(self, signatures: Mapping[int, Sequence[str]], until_ms: int) -> None:
         raise NotImplementedError
 
     def signatures(self, hashes: Iterable[int]) -> dict[int, tuple[str, ...]]:
+        raise NotImplementedError
+
+    def drop_signatures(self, before_ms: int) -> int:
         raise NotImplementedError
 
     def acquire_lease(self, name: str, owner: str, ttl_ms: int) -> str | None:

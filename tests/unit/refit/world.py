@@ -65,7 +65,7 @@ class World:
         self.rows_a_pane = rows_a_pane
         self.now_ms = 1_000
         self.state = MemoryState(lambda: self.now_ms)
-        self.state.put_signatures(SIGNATURES)
+        self.state.put_signatures(SIGNATURES, 0)
         self.state.commit(Commit(fields={"first_pane": str(FIRST_PANE), "decided": str(FIRST_PANE - 1)}))
         self.store = SnapshotStore(self.state, KEY, GENERATION, configuration.windows.pane_ms, self.clock)
         token = self.state.acquire_lease(REFIT_LEASE, "worker", 10**9)

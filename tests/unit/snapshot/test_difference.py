@@ -207,7 +207,7 @@ def test_attributes_derived_from_time_are_those_of_each_pane() -> None:
 
 def test_recent_traffic_is_that_of_the_newest_closed_panes() -> None:
     state = MemoryState()
-    state.put_signatures(SIGNATURES)
+    state.put_signatures(SIGNATURES, 0)
     panes = {pane: cells((NORTH_PHONE, 0.5, pane), (SOUTH_PHONE, 0.2, 1)) for pane in (7, 8, 9)}
     blobs = {f"scored:{pane}": found.pack() for pane, found in panes.items()}
     state.commit(Commit(fields={"first_pane": "7", "closed": "9"}, blobs=blobs))
