@@ -14,6 +14,7 @@ from stream_calib.windows.input_batch import InputBatch, Records, judge_records
 from stream_calib.windows.intake import Intake
 from stream_calib.windows.registration import claim_fusion, claim_generation, claim_topics, register_inputs
 from stream_calib.windows.shard_store import Mark
+from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS
 from workers.deployment import State
 from workers.monitor_inputs import Signatures
 from workers.pane_metrics import PaneMetrics
@@ -51,6 +52,9 @@ class MonitoredModel:
         self.key, self._fused = state.model_key, config.fused()
         self.marks: dict[str, Mark] = {}
         self._known_signatures: set[int] = set()
+        """Those that are in the dictionary's part for `_newest_ms`."""
+        self._newest_ms = 0
+        """Largest event time of a score that was brought to the shards."""
         self._lease_until = self._lease_asked = 0
         self._open_since: tuple[str, int] = ("", 0)
         self.claim(topic_ids)
@@ -112,8 +116,12 @@ class MonitoredModel:
                 batches.append(judge_records(part.input_key, records, mark.clock_ms, shards.count, shards.settings))
                 signatures.update(part.signatures)
         # Before the rows that name them, so that no cell ever has a signature that nobody can read.
+        newest_ms = max([self._newest_ms, *(int(b.scores.event_time_ms.max(initial=0)) for b in batches)])
+        if newest_ms // SIGNATURE_EPOCH_MS != self._newest_ms // SIGNATURE_EPOCH_MS:
+            self._known_signatures.clear()
+        self._newest_ms = newest_ms
         new = {h: values for h, values in signatures.items() if h not in self._known_signatures}
-        self._state.store.put_signatures(new)
+        self._state.store.put_signatures(new, newest_ms)
         self._known_signatures.update(new)
         rewinds = self.intake.apply(batches) if batches else {}
         for batch in batches:
