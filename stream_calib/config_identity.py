@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from stream_calib.calibration.grid import GRID_VERSION
@@ -23,8 +24,9 @@ def scored_keys(config: Config) -> tuple[ModelKey, ...]:
     return tuple(model.key for model in config.score_models() if model.key is not None)
 
 
-def semantic_hash(config: Config) -> str:
-    """16 hexadecimal digits; state made under another hash is refused, because its counts could not be compared.
+def semantic_content(config: Config) -> dict[str, Any]:
+    """What decides how records are counted, as plain JSON values; state made under another one is refused, because its
+    counts could not be compared.
 
     In it: whatever changes how the same records are cut into cells, joined or made final: grid, number of unit buckets,
     pane, horizon, both latenesses (a larger one would take events into panes that are final), shards, the attribute
@@ -58,5 +60,30 @@ def semantic_hash(config: Config) -> str:
         content["sample_rate"] = scores.sample_rate
     if scores.keep_rate is not None:
         content["keep_rate"] = True
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return content
+
+
+def semantic_hash(config: Config) -> str:
+    """16 hexadecimal digits that stand for the semantic content."""
+    return content_hash(semantic_content(config))
+
+
+def content_hash(content: Mapping[str, Any]) -> str:
+    """Of a semantic content."""
+    return hashlib.sha256(canonical_content(content).encode()).hexdigest()[:16]
+
+
+def canonical_content(content: Mapping[str, Any]) -> str:
+    """The JSON that is hashed, and stored with the state."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """What differs between two semantic contents, as `horizon_ms: 1 -> 2`."""
+    names = sorted(stored.keys() | wanted.keys())
+    changed = [(name, stored.get(name), wanted.get(name)) for name in names if stored.get(name) != wanted.get(name)]
+    return [f"{name}: {_shown(before)} -> {_shown(after)}" for name, before, after in changed]
+
+
+def _shown(value: Any) -> str:
+    return "the default" if value is None else json.dumps(value, ensure_ascii=False)

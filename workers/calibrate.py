@@ -18,7 +18,7 @@ from stream_calib.events.contracts import Decoded
 from stream_calib.events.control import clock_record
 from stream_calib.snapshot.served_models import ServedModels
 from stream_calib.transport.port import Consumer, Log, Outgoing, PolledBatch, TopicPartition
-from stream_calib.windows.redis_state import RedisState
+from stream_calib.windows.generations import LiveStates
 from workers.batch_stages import Batch, Batches
 from workers.calibrate_status import CalibrateStatus
 from workers.calibrate_transform import Calibrated, Transform
@@ -66,7 +66,7 @@ class Calibrate(Role):
         models = ServedModels(
             config,
             open_registry(client, config),
-            lambda key: RedisState(client, key),
+            LiveStates(client),
             clock_ms=lambda: time.monotonic_ns() // 1_000_000,
         )
         consumer = self._opened.enter_context(log.consumer(GROUP, [config.topics.scores], member=member))

@@ -7,12 +7,13 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 from stream_calib.config import Config
-from stream_calib.config_identity import configured_keys, semantic_hash
+from stream_calib.config_identity import configured_keys, content_hash, semantic_content
 from stream_calib.config_values import mask_url
-from stream_calib.errors import ConfigurationError, StateUnavailableError
+from stream_calib.errors import ConfigurationError, GenerationMismatchError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.redis_connection import answering, connect
@@ -20,10 +21,12 @@ from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.transport.embedded import EmbeddedLog
 from stream_calib.transport.kafka import KafkaLog
 from stream_calib.transport.port import Log, TopicPartition
+from stream_calib.windows.generations import GenerationDirectory, directory_of, key_part
 from stream_calib.windows.model_registry import ModelRegistry, deployment_scope
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
+from stream_calib.windows.registration import SEMANTICS, check_generation
 from workers.input_gaps import InputGaps
 from workers.role import wall_clock_ms
 from workers.status_board import StatusBoard
@@ -31,15 +34,33 @@ from workers.status_board import StatusBoard
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Connected parts over the state's server, for one model key."""
+    """Connected parts over the state's server, for one generation of a model key."""
 
     client: RedisClient
     model_key: ModelKey
+    directory: GenerationDirectory
+    number: int
+    """Of the generation."""
+    semantics: dict[str, Any]
+    """Semantic content of the configuration; what is stored may have been made under another one."""
     generation: str
+    """Its hash."""
     store: RedisState
     shards: RedisShards
     snapshots: SnapshotStore
     board: StatusBoard
+
+    def check(self) -> None:
+        """Raises GenerationMismatchError where the state was made under another configuration, or another generation
+        has become live since this was opened."""
+        stored = self.store.read(("generation", SEMANTICS))
+        check_generation(stored[SEMANTICS], stored["generation"], self.semantics)
+        live = self.directory.look().live
+        if live != self.number:
+            raise GenerationMismatchError(
+                f"generation {live} of {self.model_key} is live now, this process works on {self.number}: start it"
+                " again with the configuration that generation was made under"
+            )
 
     def close(self) -> None:
         """Closes the connection, which the parts of other model keys may share."""
@@ -61,13 +82,21 @@ def connect_state(config: Config) -> RedisClient:
         return connect(config.redis)
 
 
-def state_of(client: RedisClient, config: Config, key: ModelKey) -> State:
-    """The parts of one model key over a connection."""
-    store = RedisState(client, key)
-    shards = RedisShards(client, key, config.windows.shards, PaneSettings.of(config))
-    generation = semantic_hash(config)
+def state_of(client: RedisClient, config: Config, key: ModelKey, number: int | None = None) -> State:
+    """The parts of one model key over a connection: of the generation of that number, else of the live one.
+
+    Raises StateUnavailableError when the store is away.
+    """
+    directory = directory_of(client, key)
+    number = directory.look().live if number is None else number
+    part = key_part(number)
+    store = RedisState(client, key, part)
+    shards = RedisShards(client, key, config.windows.shards, PaneSettings.of(config), part)
+    semantics = semantic_content(config)
+    generation = content_hash(semantics)
     snapshots = SnapshotStore(store, key, generation, config.windows.pane_ms, wall_clock_ms)
-    return State(client, key, generation, store, shards, snapshots, StatusBoard(client, key))
+    board = StatusBoard(client, key)
+    return State(client, key, directory, number, semantics, generation, store, shards, snapshots, board)
 
 
 def _librdkafka_log(config: Config) -> Log:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys
-from stream_calib.errors import SnapshotError, StateError, StateUnavailableError
+from stream_calib.errors import GenerationMismatchError, SnapshotError, StateError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from workers.deployment import State, open_registry, state_of
@@ -29,20 +29,37 @@ class ModelStates:
         self._client, self._config, self._clock_ms = client, config, clock_ms
         self._registry = open_registry(client, config)
         self._states: dict[ModelKey, State] = {}
+        self._left_out: dict[ModelKey, str] = {}
         self._looked_at: int | None = None
 
     def all(self) -> list[State]:
-        """In order of registration. Raises StateUnavailableError when the store is away."""
+        """In order of registration. Raises StateUnavailableError when the store is away, GenerationMismatchError where
+        the live state of a constant of the configuration was made under another one."""
         now = self._clock_ms()
         if self._looked_at is None or now - self._looked_at >= _LOOK_EVERY_MS:
             constants, registered = configured_keys(self._config), self._registry.look()
             for key in [key for key in self._states if key not in constants and registered.gone(key)]:
                 del self._states[key]
             for key in (*constants, *registered.known):
-                if key not in self._states:
-                    self._states[key] = state_of(self._client, self._config, key)
+                self._look(key, constant=key in constants)
             self._looked_at = now
         return list(self._states.values())
+
+    def _look(self, key: ModelKey, *, constant: bool) -> None:
+        """Takes the key in where its live state is of this configuration, and leaves it out where it is not."""
+        state = self._states.get(key) or state_of(self._client, self._config, key)
+        try:
+            state.check()
+        except GenerationMismatchError as error:
+            if constant:
+                raise
+            self._states.pop(key, None)
+            if self._left_out.get(key) != (said := str(error)):
+                _LOG.error("%s is left alone, other models go on: %s", key, error)
+            self._left_out[key] = said
+        else:
+            self._states[key] = state
+            self._left_out.pop(key, None)
 
 
 class EachModel(Generic[Work]):

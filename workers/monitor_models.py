@@ -179,7 +179,12 @@ class MonitorModels:
     def behind(self) -> set[str]:
         """Inputs that must be read again, found without traffic too."""
         found: set[str] = set()
-        self._each(lambda model: found.update(model.behind()))
+
+        def work(model: MonitoredModel) -> None:
+            self._states[model.key].check()
+            found.update(model.behind())
+
+        self._each(work)
         self._reclaim(found)
         return found
 

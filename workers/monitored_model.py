@@ -82,7 +82,7 @@ class MonitoredModel:
 
     def claim(self, topic_ids: Mapping[str, str]) -> None:
         """Binds the state to this configuration and these topics; that is lost with a state that was wiped."""
-        claim_generation(self._state.store, self._state.generation)
+        claim_generation(self._state.store, self._state.semantics)
         if self._fused is not None and self._fused.key == self.key:
             claim_fusion(self._state.store, self._fused.definition)
         claim_topics(self._state.store, topic_ids)

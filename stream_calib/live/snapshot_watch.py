@@ -20,6 +20,7 @@ from stream_calib.redis_clients import RedisClient
 from stream_calib.redis_connection import answering, connect
 from stream_calib.snapshot.served_metrics import ServedMetrics
 from stream_calib.snapshot.served_models import ServedModels, Serving
+from stream_calib.windows.generations import LiveStates
 from stream_calib.windows.model_registry import ModelRegistry, deployment_scope
 from stream_calib.windows.redis_state import RedisState
 
@@ -170,7 +171,7 @@ class SnapshotWatch:
         with answering(StateUnavailableError, f"connecting to the state at {self._server()}"):
             client = self._client = connect(config.redis)
         registry = ModelRegistry(RedisState(client, deployment_scope(config.log.group_prefix)), config.model.max_keys)
-        return ServedModels(config, registry, lambda key: RedisState(client, key), _monotonic_ms)
+        return ServedModels(config, registry, LiveStates(client), _monotonic_ms)
 
     def _look(self, models: ServedModels) -> None:
         models.refresh()

@@ -40,6 +40,9 @@ class Served:
     """Event time at which the panes end that the snapshot was made from, epoch milliseconds."""
     derived: TimeAttributes | None = None
     """Attributes of the map that come from the event time."""
+    attributes: int | None = None
+    """Values at the start of a signature that the map knows, which are looked up without the rest (the keep rate);
+    None: all."""
 
     def apply(
         self,
@@ -49,6 +52,8 @@ class Served:
         event_time_ms: NDArray[np.int64],
     ) -> NDArray[np.float64]:
         """Calibrated probabilities (n,), as `ServedMap.apply`; `event_time_ms` (n,): epoch milliseconds."""
+        if self.attributes is not None and signatures and len(signatures[0]) > self.attributes:
+            signatures = [signature[: self.attributes] for signature in signatures]
         if self.derived is not None:
             pane = event_time_ms // self.derived.pane_ms
             signature_index, signatures = self.derived.extend(signature_index, signatures, pane)
@@ -89,6 +94,11 @@ class SnapshotFollower:
     def staleness_ms(self) -> int:
         """Time since the pointer was last read, 0 before the first poll."""
         return 0 if self._reached_ms is None else self._clock_ms() - self._reached_ms
+
+    @property
+    def state(self) -> StateStore:
+        """What is followed."""
+        return self._state
 
     @property
     def held(self) -> Served | None:
@@ -156,7 +166,14 @@ class SnapshotFollower:
         try:
             resolved, data_end_ms, blobs = self._load(version)
             derived = time_attributes(resolved.structure)
-            self._served = Served(version, resolved.sequence, compile_snapshot(resolved), data_end_ms, derived)
+            self._served = Served(
+                version,
+                resolved.sequence,
+                compile_snapshot(resolved),
+                data_end_ms,
+                derived,
+                len(resolved.structure.attributes),
+            )
         except SnapshotError as error:
             if self._served is None:
                 raise

@@ -47,7 +47,8 @@ class ServedModels:
         state_of: Callable[[ModelKey], StateStore],
         clock_ms: Callable[[], int],
     ) -> None:
-        """`state_of`: the state of a model key. `clock_ms`: monotonic, milliseconds."""
+        """`state_of`: the state of a model key, the same object until another one takes its place. `clock_ms`:
+        monotonic, milliseconds."""
         self._registry, self._state_of, self._clock_ms = registry, state_of, clock_ms
         self._serving = config.serving
         self._attributes = list(config.scores.attributes)
@@ -155,13 +156,8 @@ class ServedModels:
 
     def _poll(self, key: ModelKey) -> None:
         """Raises StateUnavailableError where the key's state was never reached, or not for too long."""
-        follower = self._followers.get(key) or SnapshotFollower(
-            self._state_of(key),
-            self._attributes,
-            poll_ms=0,
-            max_staleness_ms=self._serving.max_snapshot_staleness_ms,
-            clock_ms=self._clock_ms,
-        )
+        held = self._followers.get(key)
+        follower = self._follower_of(key, held)
         try:
             follower.current()
             self._unusable.pop(key, None)
@@ -169,7 +165,27 @@ class ServedModels:
             if key not in self._unusable:
                 _LOG.error("the snapshot of %s cannot be served: %s", key, error)
             self._unusable[key] = error
+            # What another generation's state gave before is served on.
+            follower = follower if held is None or held.held is None else held
         self._followers[key] = follower
+
+    def _follower_of(self, key: ModelKey, held: SnapshotFollower | None) -> SnapshotFollower:
+        """`held`, but where another state has become the key's own: then another one, that knows nothing yet."""
+        try:
+            state = self._state_of(key)
+        except StateUnavailableError:
+            if held is None:
+                raise
+            return held
+        if held is not None and held.state is state:
+            return held
+        return SnapshotFollower(
+            state,
+            self._attributes,
+            poll_ms=0,
+            max_staleness_ms=self._serving.max_snapshot_staleness_ms,
+            clock_ms=self._clock_ms,
+        )
 
     def _register(self) -> None:
         """What cannot be registered, because the state is away or full, is kept for later: serving does not need it."""

@@ -60,8 +60,8 @@ _REMOVE = _script("clocks.lua", "entry.lua", "remove.lua")
 class ShardKeys:
     """Names of the keys of one shard."""
 
-    def __init__(self, model_key: ModelKey, shard: int) -> None:
-        self.tag = b"sc:{%s/%d}:" % (str(model_key).encode(), shard)
+    def __init__(self, model_key: ModelKey, shard: int, part: str = "") -> None:
+        self.tag = b"sc:{%s/%d}:%s" % (str(model_key).encode(), shard, part.encode())
         self.marks = self.tag + b"m"
         self.counters = self.tag + b"c"
 
@@ -82,10 +82,13 @@ class ShardKeys:
 class RedisShards(ShardStore):
     """See ShardStore. `client` answers bytes (`decode_responses=False`)."""
 
-    def __init__(self, client: RedisClient, model_key: ModelKey, count: int, settings: PaneSettings) -> None:
+    def __init__(
+        self, client: RedisClient, model_key: ModelKey, count: int, settings: PaneSettings, part: str = ""
+    ) -> None:
+        """`part`: of the generation, see generations.py."""
         super().__init__(count, settings)
         self._client = client
-        self._keys = [ShardKeys(model_key, shard) for shard in range(count)]
+        self._keys = [ShardKeys(model_key, shard, part) for shard in range(count)]
         self._run: str | None = None
 
     def register(self, marks: Mapping[str, Mark], inputs: Inputs | None = None) -> None:

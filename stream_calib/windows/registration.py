@@ -8,9 +8,11 @@ and the closer's commits expect it. So an input is added between two commits of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from stream_calib.config_identity import canonical_content, content_hash, difference
 from stream_calib.errors import GenerationMismatchError, StateError, TopicRecreatedError
 from stream_calib.windows.pane_record import PaneNames, decode_record
 from stream_calib.windows.panes import PaneSettings
@@ -18,18 +20,40 @@ from stream_calib.windows.shard_store import Inputs, Mark, Progress, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
 
 INPUTS = "inputs"
+SEMANTICS = "semantics"
 _ATTEMPTS = 20
 
 
-def claim_generation(state: StateStore, generation: str) -> None:
-    """Binds the model key's state to the semantic configuration. Raises GenerationMismatchError under another one."""
-    found = _claim(state, "generation", generation)
-    if found != generation:
-        raise GenerationMismatchError(
-            f"the stored state was made under the semantic configuration {found}, this one is {generation}:"
-            " horizon, pane, latenesses, shards, attributes, unit, missing_label, time_granularity or labels.model"
-            " differ; put the old values back, or give the model another version to start afresh"
-        )
+def claim_generation(state: StateStore, content: Mapping[str, Any]) -> None:
+    """Binds the model key's state to the semantic content of the configuration (config_identity.py), which is kept with
+    it. Raises GenerationMismatchError under another one."""
+    text = canonical_content(content)
+    found = _claim(state, "generation", content_hash(content), {SEMANTICS: text})
+    check_generation(state.read((SEMANTICS,))[SEMANTICS], found, content)
+    if state.read((SEMANTICS,))[SEMANTICS] is None:  # made before the content was kept
+        state.commit(Commit(expect={"generation": found, SEMANTICS: None}, fields={SEMANTICS: text}))
+
+
+def check_generation(stored: str | None, stored_hash: str | None, content: Mapping[str, Any]) -> None:
+    """Raises GenerationMismatchError where the state is of another semantic content than this one. `stored`: the field
+    of that name, None in state from before there was one; `stored_hash`: None where there is no state yet."""
+    if stored_hash is None or stored_hash == (wanted := content_hash(content)):
+        return
+    what = f"semantic configuration {stored_hash}, this one is {wanted}"
+    if stored is not None:
+        what += f" ({'; '.join(difference(stored_content(stored), content))})"
+    raise GenerationMismatchError(
+        f"the live state was made under the {what}: put the old values back, or see what the change needs with"
+        " `stream-calib config plan`; `stream-calib state rebuild` makes a state under the new ones beside it"
+    )
+
+
+def stored_content(stored: str) -> dict[str, Any]:
+    """The semantic content that state was made under. Raises StateError where it cannot be read."""
+    try:
+        return msgspec.json.decode(stored, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise StateError(f"the field `{SEMANTICS}` cannot be read ({error}); put a backup of the state back") from error
 
 
 def claim_fusion(state: StateStore, definition: str) -> None:
@@ -59,13 +83,13 @@ def claim_topics(state: StateStore, topic_ids: Mapping[str, str]) -> None:
         )
 
 
-def _claim(state: StateStore, name: str, value: str) -> str:
-    """Sets the field where it is absent; the value that it has then."""
+def _claim(state: StateStore, name: str, value: str, beside: Mapping[str, str] | None = None) -> str:
+    """Sets the field where it is absent, with others beside it; the value that it has then."""
     for _ in range(2):
         found = state.read((name,))[name]
         if found is not None:
             return found
-        state.commit(Commit(expect={name: None}, fields={name: value}))
+        state.commit(Commit(expect={name: None}, fields={name: value, **(beside or {})}))
     raise StateError(f"the field `{name}` can be neither read nor written; is the store being wiped?")
 
 

@@ -481,10 +481,10 @@ def test_a_wiped_shard_without_records_to_start_from_is_an_error(backend: Backen
 
 def test_another_semantic_configuration_is_refused(backend: Backend) -> None:
     state = backend.state()
-    claim_generation(state, "one")
-    claim_generation(state, "one")
-    with pytest.raises(GenerationMismatchError, match=r"configuration one, this one is two"):
-        claim_generation(state, "two")
+    claim_generation(state, {"pane_ms": 1})
+    claim_generation(state, {"pane_ms": 1})
+    with pytest.raises(GenerationMismatchError, match=r"\(pane_ms: 1 -> 2\).*config plan.*state rebuild"):
+        claim_generation(state, {"pane_ms": 2})
 
 
 def test_idle_inputs_are_asked_for_at_each_step(backend: Backend) -> None:
