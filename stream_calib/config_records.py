@@ -10,6 +10,8 @@ from pydantic import Field, model_validator
 from stream_calib.calibration.groups import OTHER
 from stream_calib.config_models import ScoreScale
 from stream_calib.config_values import DurationMs, FieldPath, Section
+from stream_calib.drift.label_schedule import LabelSchedule
+from stream_calib.errors import ConfigurationError
 
 MAX_ATTRIBUTES = 16
 
@@ -159,6 +161,21 @@ class LabelsSection(Section):
         description="What moves a label partition's clock: the times of its labels, or the times at which the log took"
         " them (`broker`: for labels that are loaded in batches, in any order)",
     )
+    schedule: list[str] = Field(
+        default_factory=list,
+        max_length=50,
+        description='When labels that come in batches are due: `["mon-fri 06:00"]`, `["06:00", "18:00"]` (every day).'
+        " Silence before that is no outage; empty: labels come all the time",
+    )
+    schedule_zone: str = Field(default="UTC", description='Time zone of `schedule`, as "America/New_York"')
+    schedule_grace_ms: DurationMs = Field(
+        default=6 * 3_600_000,
+        alias="schedule_grace",
+        ge=60_000,
+        le=45 * 86_400_000,
+        description="`label_outage` opens where no label has come so long after it was due, or, without a schedule, for"
+        " so long",
+    )
     keep_rate_positives: float = Field(
         default=1.0,
         gt=0,
@@ -173,6 +190,18 @@ class LabelsSection(Section):
         if self.time_granularity_ms > 1 and self.time.path is None:
             raise ValueError("time_granularity is for label times out of the record: set labels.time.path too")
         return self
+
+    @model_validator(mode="after")
+    def _schedule_is_sound(self) -> LabelsSection:
+        try:
+            self.when_due()
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def when_due(self) -> LabelSchedule:
+        """When labels must have come."""
+        return LabelSchedule.parse(self.schedule, self.schedule_zone, self.schedule_grace_ms)
 
 
 class RecordsSection(Section):

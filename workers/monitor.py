@@ -28,9 +28,10 @@ from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.transport.port import OffsetRange, PolledBatch, Record, TopicPartition
 from stream_calib.windows.panes import PaneSettings
 from workers.batch_stages import Batches
-from workers.deployment import connect_state, member_name, open_gaps, open_log, open_registry
+from workers.deployment import connect_state, member_name, open_deployment_store, open_gaps, open_log, open_registry
 from workers.input_gaps import Gap, skippable
 from workers.input_metrics import InputMetrics
+from workers.label_silence import LabelSilence
 from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
 from workers.monitor_models import MonitorModels
 from workers.monitor_partitions import InputPartitions
@@ -73,6 +74,7 @@ class Monitor(Role):
         self._log = log = self._opened.enter_context(open_log(config))
         self._partitions = InputPartitions(log, config)
         self._gaps = open_gaps(client, config)
+        self._silence = LabelSilence(log, open_deployment_store(client, config), config, self._clock_ms)
         self._registry = open_registry(client, config)
         self._positions: dict[TopicPartition, int] = {}
         """Where the next poll begins: the least position over the model keys."""
@@ -127,6 +129,7 @@ class Monitor(Role):
             if self._input_metrics.due(now):
                 clocks_ms = {p: self._models.clock_ms(self._partitions.keys[p]) for p in self._positions}
                 self._input_metrics.observe(now, self._positions, clocks_ms)
+            self._silence.look()
             self._gaps.close_past(now, self._settings.horizon_ms + self._settings.label_lateness_ms)
         self._reports.exchange(self.name, self._rejected.by_reason, self._models)
         self._models.advance()

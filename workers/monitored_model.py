@@ -16,6 +16,7 @@ from stream_calib.windows.registration import claim_fusion, claim_generation, cl
 from stream_calib.windows.shard_store import Mark
 from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS
 from workers.deployment import State
+from workers.late_labels import LateLabels
 from workers.monitor_inputs import Signatures
 from workers.pane_metrics import PaneMetrics
 from workers.returning_model import bring_forward
@@ -73,6 +74,7 @@ class MonitoredModel:
             idle_inputs=idle_inputs,
             may_expire=self._may_expire,
         )
+        self._late_labels = LateLabels(self.key, state.generation, state.store, state.shards, config)
         self._pane_metrics = PaneMetrics(str(self.key), state.store, config.windows.pane_ms)
         state.shards.attach()
 
@@ -165,6 +167,7 @@ class MonitoredModel:
         if now < self._lease_until:
             self._pane_metrics.observe(now, self._closer.watermarks)
             self._closer.advance()
+            self._late_labels.look(now)
         else:
             self._pane_metrics.withdraw()
 

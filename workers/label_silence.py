@@ -1,0 +1,91 @@
+"""Label outage where nothing matures: no label has come although one was due, so no pane can say what is missing.
+
+Asked of the log itself, by the times at which it took its records, so that a monitor that was restarted, or is far
+behind, comes to the same answer. The alert belongs to the deployment, as its topic does; the field `label_silence` of
+the deployment's state says whether it is open, and is written with it in one commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from stream_calib.alerts.model import SEVERITY, Alert, AlertKind, AlertState
+from stream_calib.config import Config
+from stream_calib.snapshot.canonical import content_id
+from stream_calib.transport.port import Log, TopicPartition
+from stream_calib.windows.model_registry import deployment_scope
+from stream_calib.windows.state_store import Commit, StateStore
+from workers.time_text import age, utc_minute
+
+_LOG = logging.getLogger(__name__)
+
+FIELD, WATCHED_FIELD = "label_silence", "labels_watched_since"
+_KIND: AlertKind = "label_outage"
+_EVERY_MS = 10_000
+
+
+class LabelSilence:
+    """Looked at by every monitor; the first one that sees a change writes it.
+
+    Only where `serving.clock_records` is `wall`: history has no wall clock by which anything could be due.
+    """
+
+    def __init__(self, log: Log, state: StateStore, config: Config, clock_ms: Callable[[], int]) -> None:
+        """`state`: of the deployment. `clock_ms`: wall time."""
+        self._log, self._state, self._clock_ms = log, state, clock_ms
+        self._scope = deployment_scope(config.log.group_prefix)
+        self._topic, self._pane_ms = config.topics.labels, config.windows.pane_ms
+        self._due, self._is_live = config.labels.when_due(), config.serving.clock_records == "wall"
+        self._looked_at_ms = 0
+
+    def look(self) -> None:
+        """Opens or closes the alert where it is time to. Raises StateUnavailableError, TransportError."""
+        now_ms = self._clock_ms()
+        if not self._is_live or now_ms - self._looked_at_ms < _EVERY_MS:
+            return
+        self._looked_at_ms = now_ms
+        found = self._state.read((FIELD, WATCHED_FIELD))
+        watched = found[WATCHED_FIELD]
+        if watched is None:
+            # What was due before anybody looked is not this deployment's.
+            self._state.commit(Commit({WATCHED_FIELD: None}, {WATCHED_FIELD: str(now_ms)}))
+            return
+        since_ms = self._due.must_have_come_since_ms(now_ms)
+        if since_ms < int(watched):
+            return
+        number, _, opened = (found[FIELD] or "0:").partition(":")
+        if self._has_come_since(since_ms):
+            if opened:
+                self._change(found[FIELD], f"{number}:", "close", int(number), int(opened), "labels have come again")
+        elif not opened:
+            due = self._due.due_ms(now_ms)
+            what = f"which was due at {utc_minute(due)}" if self._due.times else f"for {age(now_ms - since_ms)}"
+            text = (
+                f"no label has come to {self._topic} {what}: no pane matures, and nothing is refitted, until some"
+                " come; look at what produces them (labels.schedule and labels.schedule_grace say when they are due)"
+            )
+            self._change(found[FIELD], f"{int(number) + 1}:{since_ms}", "open", int(number) + 1, since_ms, text)
+
+    def _has_come_since(self, time_ms: int) -> bool:
+        partitions = [TopicPartition(self._topic, p) for p in range(self._log.partitions(self._topic))]
+        return any(self._log.offset_at(p, time_ms) < self._log.end_offset(p) for p in partitions)
+
+    def _change(
+        self, before: str | None, after: str, state: AlertState, number: int, since_ms: int, diagnosis: str
+    ) -> None:
+        alert = Alert(
+            id=content_id(*self._scope, _KIND, state, self._topic, number),
+            dedup_key=f"{self._scope}:{_KIND}:{self._topic}",
+            kind=_KIND,
+            severity=SEVERITY[_KIND],
+            state=state,
+            model=self._scope.model,
+            model_version=self._scope.version,
+            pane=since_ms // self._pane_ms,
+            since_ms=since_ms,
+            evidence={"topic": self._topic},
+            diagnosis=diagnosis,
+        )
+        if self._state.commit(Commit({FIELD: before}, {FIELD: after}, {"outbox": [alert.encode()]})):
+            _LOG.log(logging.ERROR if state == "open" else logging.INFO, "%s", diagnosis)
