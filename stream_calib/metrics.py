@@ -138,6 +138,13 @@ SCORES_SERVED = _counter(
     ["model", "status"],
     set_by="calibrate, live calibration",
 )
+SCORES_NOT_COUNTED = _counter(
+    "stream_calib_scores_not_counted_total",
+    "Scores served that the monitor does not get: their event id is not in the sample (`scores.sample_rate`), or they are"
+    " fused of scores that have no snapshot yet",
+    ["model"],
+    set_by="calibrate, live calibration",
+)
 SCORE_TOMBSTONES = _counter(
     "stream_calib_score_tombstones_total", "Score records without a value, skipped", set_by="calibrate"
 )

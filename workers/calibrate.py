@@ -228,6 +228,9 @@ class Calibrate(Role):
         rows = np.bincount(scores.key_index, minlength=len(scores.keys)).tolist()
         for key, how, count in zip(scores.keys, calibrated.served, rows, strict=True):
             metrics.SCORES_SERVED.labels(str(key), how.status).inc(count)
+        left_out = np.bincount(scores.key_index[~calibrated.counted], minlength=len(scores.keys)).tolist()
+        for key, count in zip(scores.keys, left_out, strict=True):
+            metrics.SCORES_NOT_COUNTED.labels(str(key)).inc(count)
         metrics.SCORE_TOMBSTONES.inc(len(decoded.tombstones))
         odd = self._transform.oddities()
         for kind, count in odd.items():

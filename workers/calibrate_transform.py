@@ -16,6 +16,7 @@ from stream_calib.events.contracts import Decoded, ModelKey, ScoreBatch
 from stream_calib.events.control import clock_record
 from stream_calib.events.dead_letters import dead_letters
 from stream_calib.events.fused_scores import FusedScores, with_fused
+from stream_calib.events.identity import sampled
 from stream_calib.events.output_members import ServedAs
 from stream_calib.events.outputs import Headers, OutputEncoder
 from stream_calib.events.score_decoder import ScoreDecoder
@@ -35,7 +36,7 @@ class Calibrated(NamedTuple):
     served: list[ServedAs]
     """For each of the model keys of `scores`."""
     counted: NDArray[np.bool_]
-    """(n,) whether the row goes on to the monitor."""
+    """(n,) whether the row goes on to the monitor: its event id is in the sample, and of fused ones see FusedRows."""
 
 
 class Transform:
@@ -46,6 +47,7 @@ class Transform:
         self._topics, self._windows = config.topics, config.windows
         self._passthrough = config.records.on_reject == "passthrough"
         self._max_dead_letter_bytes = config.records.max_dead_letter_bytes
+        self._sample_rate = config.scores.sample_rate
         self._decoder = ScoreDecoder(config, admit)
         self._encoder = OutputEncoder(config)
         fusion = config.fused()
@@ -70,16 +72,16 @@ class Transform:
     def calibrate(self, batch: ScoreBatch, serving: Callable[[ModelKey], Serving]) -> Calibrated:
         """All scores of one model key by one snapshot, which `serving` gives; by the raw score where it gives none.
         Then likewise what is fused of them."""
-        of_records = _by_snapshots(batch, serving)
+        of_records = _by_snapshots(batch, serving, sampled(batch.fingerprint, self._sample_rate))
         if self._fusion is None or not len(batch.score):
             return of_records
         fused = self._fusion.of(batch, of_records.probability, of_records.served)
         if not len(fused.batch.score):
             return of_records
-        of_fused = _by_snapshots(fused.batch, serving)
+        of_fused = _by_snapshots(fused.batch, serving, sampled(fused.batch.fingerprint, self._sample_rate))
         scores, order = with_fused(batch, fused.batch)
         probability = np.concatenate([of_records.probability, of_fused.probability])[order]
-        counted = np.concatenate([of_records.counted, fused.counted])[order]
+        counted = np.concatenate([of_records.counted, of_fused.counted & fused.counted])[order]
         return Calibrated(scores, probability, of_records.served + of_fused.served, counted)
 
     def encode(self, records: Sequence[Record], decoded: Decoded, calibrated: Calibrated) -> list[Outgoing]:
@@ -92,8 +94,8 @@ class Transform:
             outputs += dead_letters(self._topics.dead_letters, records, decoded.rejects, self._max_dead_letter_bytes)
         topic = self._topics.blocks
         for partition, rows, clock in _segments(records, decoded, batch):
-            for run in self._runs(records, batch, rows):
-                for key_rows, key, how in _by_key(batch, run[counted[run]], calibrated.served):
+            for run in self._runs(records, batch, rows[counted[rows]]):
+                for key_rows, key, how in _by_key(batch, run, calibrated.served):
                     for block in blocks_of(batch, key_rows, key, how.snapshot, calibrated.probability):
                         outputs.append(Outgoing(topic, None, block, (), partition))
             if clock is not None:
@@ -113,7 +115,7 @@ class Transform:
         return np.split(rows, run_starts(time_ms, moves, windows.score_lateness_ms)[1:])
 
 
-def _by_snapshots(batch: ScoreBatch, serving: Callable[[ModelKey], Serving]) -> Calibrated:
+def _by_snapshots(batch: ScoreBatch, serving: Callable[[ModelKey], Serving], counted: NDArray[np.bool_]) -> Calibrated:
     probability = batch.score.copy()
     served = []
     for key, rows in zip(batch.keys, batch.rows_by_key(), strict=True):
@@ -123,7 +125,7 @@ def _by_snapshots(batch: ScoreBatch, serving: Callable[[ModelKey], Serving]) -> 
                 batch.score[rows], batch.signature_index[rows], batch.signatures, batch.event_time_ms[rows]
             )
         served.append(ServedAs(held.version if held else "", status))
-    return Calibrated(batch, probability, served, np.ones(len(probability), dtype=bool))
+    return Calibrated(batch, probability, served, counted)
 
 
 def _segments(

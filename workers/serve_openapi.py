@@ -7,10 +7,11 @@ from typing import Any
 from stream_calib import __version__
 from stream_calib.config import Config
 from stream_calib.events.contracts import MAX_EVENT_TIME_MS, MIN_EVENT_TIME_MS, RejectReason
+from stream_calib.events.keep_rates import LEAST_KEEP_RATE
 
 PATH = "/v1/calibrate"
 
-EVENT_FIELDS = frozenset({"event_id", "score", "attributes", "event_time_ms", "unit"})
+EVENT_FIELDS = frozenset({"event_id", "score", "attributes", "event_time_ms", "unit", "keep_rate"})
 
 _REASONS = (
     RejectReason.ID_MISSING,
@@ -97,6 +98,18 @@ def _schemas(config: Config) -> dict[str, Any]:
                         }
                     }
                     if config.scores.unit
+                    else {}
+                ),
+                **(
+                    {
+                        "keep_rate": {
+                            "type": ["number", "null"],
+                            "minimum": LEAST_KEEP_RATE,
+                            "maximum": 1,
+                            "description": "Share of such events that was kept; 1 where there is none",
+                        }
+                    }
+                    if config.scores.keep_rate
                     else {}
                 ),
             },

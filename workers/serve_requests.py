@@ -120,9 +120,15 @@ class CalibrateRoutes:
             version=asked.version,
             event_ids=[event.get("event_id", ABSENT) for event in events],
             event_times_ms=[event.get("event_time_ms") for event in events],
-            units=[event.get("unit") for event in events] if any("unit" in event for event in events) else None,
+            units=_column(events, "unit"),
+            keep_rates=_column(events, "keep_rate"),
         )
         return Response(_encode(_content(answer)), media_type="application/json")
+
+
+def _column(events: list[dict[str, Any]], name: str) -> list[Any] | None:
+    """None where no event has the field."""
+    return [event.get(name) for event in events] if any(name in event for event in events) else None
 
 
 def _same(asked: AskedFor) -> AskedFor:

@@ -66,6 +66,7 @@ class RejectReason(str, Enum):
     MODEL_MISSING = "model_missing"
     MODEL_INVALID = "model_invalid"
     TOO_MANY_MODELS = "too_many_models"
+    KEEP_RATE_INVALID = "keep_rate_invalid"
     OUTPUT_FIELD_TAKEN = "output_field_taken"
     BLOCK_DAMAGED = "block_damaged"
     CONTROL_INVALID = "control_invalid"
@@ -121,7 +122,8 @@ class ScoreBatch:
     signature_index: NDArray[np.intp]
     """(n,) index into `signatures`."""
     signatures: list[tuple[str, ...]]
-    """The distinct attribute values of the batch, each in the order of the configured attributes."""
+    """The distinct attribute values of the batch, each in the order of the configured attributes; with
+    `scores.keep_rate` the text of the keep rate follows them."""
     unit_bucket: NDArray[np.uint8]
     """(n,) 0 .. UNIT_BUCKETS - 1."""
     refused: list[RefusedScore]

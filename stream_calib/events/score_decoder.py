@@ -16,6 +16,7 @@ from stream_calib.events.event_ids import canonical_id, read_ids
 from stream_calib.events.event_times import append_times, read_times
 from stream_calib.events.identity import fingerprints, unit_buckets
 from stream_calib.events.json_decoding import JsonDecoder, JsonObject
+from stream_calib.events.keep_rates import read_keep_rates, with_keep_rates
 from stream_calib.events.model_scores import read_model_scores
 from stream_calib.events.outputs import OUTPUT_FIELD
 from stream_calib.events.record_intake import take_in
@@ -52,8 +53,8 @@ class ScoreDecoder:
     def decode(self, records: Sequence[Record]) -> Decoded:
         """Columns of the good scores, and the rest by what it is. Bad input never raises.
 
-        A record with several faults is rejected for the first of: JSON, field taken, id, model, score, time. Where a
-        record holds scores of several models it is rejected only if none of them is good.
+        A record with several faults is rejected for the first of: JSON, field taken, id, model, score, time, keep rate.
+        Where a record holds scores of several models it is rejected only if none of them is good.
         """
         settings = self._scores
         intake = take_in(records, self._json)
@@ -64,11 +65,14 @@ class ScoreDecoder:
             times, bad_times = append_times([records[i] for i in intake.record_index])
         else:
             times, bad_times = read_times(column(objects, settings.time.path), settings.time.unit, settings.time.path)
+        bad_rates: Failures = {}
+        if settings.keep_rate is not None:
+            rates, bad_rates = read_keep_rates(column(objects, settings.keep_rate), settings.keep_rate)
         scores = read_model_scores(self._models, objects)
-        scores.admit(self._admit, self._max_keys, besides={**bad_times, **bad_ids, **taken})
+        scores.admit(self._admit, self._max_keys, besides={**bad_rates, **bad_times, **bad_ids, **taken})
         record_index = np.array(intake.record_index, dtype=np.intp)
 
-        failures: Failures = {**bad_times, **scores.failed_records(), **bad_ids, **taken}
+        failures: Failures = {**bad_rates, **bad_times, **scores.failed_records(), **bad_ids, **taken}
         event = np.arange(len(objects))
         if failures:
             intake.rejects.extend(Reject(intake.record_index[i], *why) for i, why in failures.items())
@@ -82,6 +86,8 @@ class ScoreDecoder:
         keys, key_index = scores.keys_of(source, model)
         fingerprint = fingerprints(ids)
         signature_index, signatures = self._signatures.read(kept)
+        if settings.keep_rate is not None:
+            signature_index, signatures = with_keep_rates(signature_index, signatures, rates[event])
         units = fingerprint if settings.unit is None else self._unit_fingerprints(kept, ids, settings.unit)
         batch = ScoreBatch(
             record_index=record_index[source],

@@ -95,6 +95,7 @@ class LiveCalibrator:
         event_ids: Column | None = None,
         event_times_ms: Column | None = None,
         units: Column | None = None,
+        keep_rates: Column | None = None,
     ) -> Calibrated:
         """Calibrated probabilities of n scores of one model, all by one snapshot.
 
@@ -102,11 +103,12 @@ class LiveCalibrator:
         that are missing, null or "" are one group, and names that are not configured are ignored. `model`, `version`:
         may be left out where the configuration has only one. `event_ids` (n,): needed where blocks are written, for
         labels to join. `event_times_ms` (n,): epoch milliseconds, now where None. `units` (n,): only with
-        `scores.unit`.
+        `scores.unit`. `keep_rates` (n,): only with `scores.keep_rate`; 1 where None.
 
-        A bad score, id or time refuses its own event only, as on the score topic (docs/events.md). Raises RequestError
-        where the request as a whole cannot be answered; StateUnavailableError where the state was never reached, or not
-        for `max_snapshot_staleness`; NoSnapshotError before the first snapshot with ``bootstrap = "wait"``;
+        A bad score, id, time or keep rate refuses its own event only, as on the score topic (docs/events.md). Raises
+        RequestError where the request as a whole cannot be answered; StateUnavailableError where the state was never
+        reached, or not for `max_snapshot_staleness`; NoSnapshotError before the first snapshot with
+        ``bootstrap = "wait"``;
         SnapshotError where the snapshot cannot be served.
         """
         key, scale = self._reader.model(model, version)
@@ -116,12 +118,15 @@ class LiveCalibrator:
         if serving.served is None and self._config.serving.bootstrap == "wait":
             raise NoSnapshotError(f"{key} has no snapshot yet (serving.bootstrap = wait)")
         with self._using:
-            rows = self._reader.read(scale, scores, attributes, event_ids, event_times_ms, units)
+            rows = self._reader.read(scale, scores, attributes, event_ids, event_times_ms, units, keep_rates)
             served = _apply(serving, rows)
         self._count(key, serving, rows)
         snapshot = serving.served.version if serving.served else ""
         if self._blocks is not None and len(rows.good):
-            self._blocks.put(ServedRows.of(key, snapshot, rows, served))
+            waiting = ServedRows.of(key, snapshot, rows, served, self._config.scores.sample_rate)
+            metrics.SCORES_NOT_COUNTED.labels(str(key)).inc(len(rows.good) - len(waiting))
+            if len(waiting):
+                self._blocks.put(waiting)
         raw, probability = np.full((2, len(rows.score)), np.nan)
         raw[rows.good], probability[rows.good] = rows.score[rows.good], served
         return Calibrated(key, snapshot, serving.status, raw, probability, rows.refused, rows.event_id, staleness_ms)

@@ -18,6 +18,7 @@ from stream_calib.events.contracts import ModelKey, RejectReason
 from stream_calib.events.event_ids import canonical_id, read_ids
 from stream_calib.events.event_times import read_times
 from stream_calib.events.identity import fingerprints, unit_buckets
+from stream_calib.events.keep_rates import read_keep_rates, with_keep_rates
 from stream_calib.events.model_scores import read_scores
 
 NOW = -1
@@ -41,6 +42,7 @@ class RequestRows:
     signature_index: NDArray[np.intp]
     """(n,) index into `signatures`."""
     signatures: list[tuple[str, ...]]
+    """As in ScoreBatch."""
     event_id: list[str] | None
     """n ids, "" where refused; None where the request has none."""
     event_time_ms: NDArray[np.int64]
@@ -59,6 +61,7 @@ class RequestReader:
         self._models, self._fused = config.score_models(), config.fused()
         self._attributes = list(config.scores.attributes)
         self._has_units = config.scores.unit is not None
+        self._has_keep_rates = config.scores.keep_rate is not None
         self._signatures = SignatureReader({name: name for name in self._attributes}, config.scores.max_value_bytes)
 
     def model(self, name: str | None, version: str | None) -> tuple[ModelKey, ScoreScale]:
@@ -95,6 +98,7 @@ class RequestReader:
         event_ids: Column | None,
         event_times_ms: Column | None,
         units: Column | None,
+        keep_rates: Column | None = None,
     ) -> RequestRows:
         """Raises RequestError where the columns differ in length."""
         values = _listed(scores)
@@ -104,8 +108,11 @@ class RequestReader:
             refused.setdefault(i, (RejectReason.SCORE_INVALID, "score is NaN; a score is a finite number"))
         times, bad_times = self._times(event_times_ms, n)
         ids, bad_ids, fingerprint, buckets = self._identities(event_ids, units, n)
-        refused = {**bad_times, **refused, **bad_ids}
+        rates, bad_rates = self._rates(keep_rates, n)
+        refused = {**bad_rates, **bad_times, **refused, **bad_ids}
         index, signatures = self._signatures.read(self._objects(attributes, n))
+        if rates is not None:
+            index, signatures = with_keep_rates(index, signatures, rates)
         good = np.delete(np.arange(n), list(refused))
         return RequestRows(refused, good, score, index, signatures, ids, times, buckets, fingerprint)
 
@@ -118,6 +125,20 @@ class RequestReader:
                 return [{}] * n
             return [dict(zip(named, row, strict=True)) for row in zip(*named.values(), strict=True)]
         return [row if type(row) is dict else dict(row) for row in _of_length(attributes, n, "attributes")]
+
+    def _rates(self, keep_rates: Column | None, n: int) -> tuple[NDArray[np.float64] | None, Failures]:
+        if not self._has_keep_rates:
+            if keep_rates is not None:
+                raise RequestError(
+                    "keep_rates are given, and scores.keep_rate is not configured: all events were kept then"
+                )
+            return None, {}
+        if keep_rates is None:
+            return np.ones(n), {}
+        rates, bad = read_keep_rates(_of_length(keep_rates, n, "keep_rates"), "keep_rate")
+        # What is refused is left out of the rows; until then its signature must be one.
+        rates[list(bad)] = 1.0
+        return rates, bad
 
     def _times(self, event_times_ms: Column | None, n: int) -> tuple[NDArray[np.int64], Failures]:
         times = np.full(n, NOW, dtype=np.int64)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from stream_calib.events.blocks import blocks_of
 from stream_calib.events.contracts import ModelKey, ScoreBatch
+from stream_calib.events.identity import sampled
 from stream_calib.live.request_rows import NOW, RequestRows
 from stream_calib.transport.port import Outgoing
 
@@ -50,11 +51,15 @@ class ServedRows:
         return _REQUEST_BYTES + _ROW_BYTES * len(self) + _SIGNATURE_BYTES * len(self.signatures)
 
     @classmethod
-    def of(cls, key: ModelKey, snapshot: str, rows: RequestRows, served: NDArray[np.float64]) -> ServedRows:
-        """The good rows of a request that has ids, with the probabilities (k,) served for them."""
+    def of(
+        cls, key: ModelKey, snapshot: str, rows: RequestRows, served: NDArray[np.float64], sample_rate: float = 1.0
+    ) -> ServedRows:
+        """The good rows, as far as they are in the sample, of a request that has ids; `served` (k,): the probabilities
+        of all good rows."""
         assert rows.fingerprint is not None
         assert rows.unit_bucket is not None
-        good = rows.good
+        chosen = sampled(rows.fingerprint[rows.good], sample_rate)
+        good, served = rows.good[chosen], served[chosen]
         return cls(
             key,
             snapshot,
