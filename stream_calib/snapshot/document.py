@@ -8,10 +8,13 @@ from stream_calib.snapshot.canonical import canonical_json
 
 
 class Document(BaseModel):
-    """Frozen, strict, unknown keys refused."""
+    """Frozen, strict, unknown keys and numbers that are not finite refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # Serialised as constants, which canonical JSON refuses: by default NaN would be written as null, in silence.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, ser_json_inf_nan="constants"
+    )
 
     def encode(self) -> bytes:
-        """Canonical JSON."""
+        """Canonical JSON. Raises ValueError for NaN and infinity, which only unchecked copies can hold."""
         return canonical_json(self.model_dump(mode="json"))
