@@ -12,9 +12,13 @@ from stream_calib.config_file import redacted, tomllib
 from stream_calib.config_identity import configured_keys, semantic_hash
 from stream_calib.config_reference import json_schema, markdown
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
+from workers.cli_config_plan import plan_change
 from workers.client_checks import check_client_settings
 
 app = typer.Typer(no_args_is_help=True, help="Check and show the configuration.")
+app.command(
+    "plan", epilog="Examples: stream-calib config plan new.toml ; stream-calib config plan new.toml --against prod.toml"
+)(plan_change)
 
 
 @app.command(epilog="Example: stream-calib config check --config examples/flights/stream-calib.toml")
