@@ -3,8 +3,8 @@ partitions flow again.
 
 kafka-python joins in a task of its own, which a poll awaits for as long as the poll may take. A join that ends between
 two polls is lost: the next poll starts another one, which sends the whole group into a rebalance again, or, where new
-partitions were the reason, none, and the member stays without partitions for good. Here a join ends only while a poll
-awaits it. tests/transport/test_kafka_group.py shows both on a real broker.
+partitions were the reason, none, and the member stays without partitions for good. Here what a join has brought is kept
+until a poll has taken it up. tests/transport/test_kafka_group.py shows both on a real broker.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from kafka import KafkaConsumer
 from kafka.errors import FencedInstanceIdError
 from kafka.structs import MemberState
 
-_LOOK_AGAIN_S = 0.002
 _AWAITED_FOR_MS = 20.0
-"""A poll awaits a join for at least so long: ten looks."""
+"""A poll awaits a join for at least so long."""
 
 
 class JoiningConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has no types
@@ -26,17 +25,23 @@ class JoiningConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
 
     def __init__(self, topics: Collection[str], **settings: Any) -> None:
         super().__init__(**settings)
-        self._polling = False
+        self._joined: tuple[Any, Any] | None = None
+        """The generation that was joined and the assignment in it, until a poll has taken them up."""
         self._fenced: FencedInstanceIdError | None = None
         coordinator = self._coordinator
         heartbeat = coordinator._send_heartbeat_request
-        join, wants_to_join = coordinator._do_join_and_sync_async, coordinator.need_rejoin
+        join, take_up = coordinator._do_join_and_sync_async, coordinator._on_join_complete_async
+        wants_to_join = coordinator.need_rejoin
 
-        async def join_until_awaited() -> Any:
-            assignment = await join()
-            while not self._polling:
-                await coordinator._net.sleep(_LOOK_AGAIN_S)
-            return assignment
+        async def join_and_keep() -> Any:
+            if self._joined is None or self._joined[0] is not coordinator._generation:
+                assignment = await join()
+                self._joined = coordinator._generation, assignment
+            return self._joined[1]
+
+        async def take_up_what_was_kept(*what: Any) -> Any:
+            self._joined = None
+            return await take_up(*what)
 
         async def noted_heartbeat() -> Any:
             try:
@@ -46,7 +51,8 @@ class JoiningConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
                 raise
 
         coordinator._send_heartbeat_request = noted_heartbeat
-        coordinator._do_join_and_sync_async = join_until_awaited
+        coordinator._do_join_and_sync_async = join_and_keep
+        coordinator._on_join_complete_async = take_up_what_was_kept
         coordinator.need_rejoin = lambda: wants_to_join() or coordinator._join_task is not None
         self.subscribe(list(topics))
 
@@ -64,13 +70,9 @@ class JoiningConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
         if self._fenced is not None:
             raise self._fenced
         self._take_up_what_was_paused()
-        self._polling = True
-        try:
-            timeout_ms = max(0.0, wait_ms) if self.is_joined else max(_AWAITED_FOR_MS, wait_ms)
-            found: dict[Any, Sequence[Any]] = self.poll(timeout_ms=timeout_ms, max_records=max_records)
-            return found
-        finally:
-            self._polling = False
+        timeout_ms = max(0.0, wait_ms) if self.is_joined else max(_AWAITED_FOR_MS, wait_ms)
+        found: dict[Any, Sequence[Any]] = self.poll(timeout_ms=timeout_ms, max_records=max_records)
+        return found
 
     def _take_up_what_was_paused(self) -> None:
         """kafka-python sets what it has parsed of a partition aside while that is paused, and takes it up again only

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from contextlib import closing
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
+from kafka.errors import KafkaTimeoutError
 
 from stream_calib.errors import FencedError, TransportError
 from stream_calib.transport.kafka import KafkaLog
+from stream_calib.transport.kafka_joining import JoiningConsumer
 from stream_calib.transport.port import Consumer, Outgoing, TopicPartition
 from tests.kafka_services import fresh_name
 from tests.transport.kafka_logs import kafka_section, log, topic
@@ -63,6 +67,31 @@ def test_joins_end_though_every_poll_is_shorter(kafka_bootstrap: str, log: Kafka
     one.close()
     polled_in_turn([two], lambda: len(two.assignment()) == 6)
     two.close()
+
+
+def test_a_join_that_ends_as_its_poll_gives_up_is_not_made_again(kafka_bootstrap: str, topic: str) -> None:
+    settings = {"bootstrap_servers": kafka_bootstrap, "group_id": fresh_name("test")}
+    with closing(JoiningConsumer([topic], **settings)) as consumer:
+        loop = consumer._coordinator._manager
+        wait_for = loop.wait_for
+        gave_up: list[Any] = []
+
+        async def wait_too_shortly(task: Any, timeout_ms: float) -> Any:
+            result = await wait_for(task, timeout_ms)
+            if task is consumer._coordinator._join_task and not gave_up:
+                gave_up.append(result)
+                raise KafkaTimeoutError
+            return result
+
+        loop.wait_for = wait_too_shortly
+
+        def is_assigned() -> bool:
+            consumer.fetched(0.0, 1)
+            return len(consumer.assignment()) == 2
+
+        wait_until(is_assigned)
+        assert gave_up
+        assert consumer.group_metadata().generation_id == 1
 
 
 def test_a_kept_partition_keeps_its_position_when_others_come_and_go(log: KafkaLog, topic: str) -> None:
