@@ -1,278 +1,202 @@
-"""What the join costs: one monitor process and one Redis-compatible server.
+"""What the join costs: the whole monitor role in one process, over one Redis-compatible server for the state.
 
-    python benchmarks/join.py [--pending 2000000] [--panes 6] [--shards 1] [--json FILE]
+    python benchmarks/join.py                                      # everything, at 2 million pending scores
+    python benchmarks/join.py --pending 100000 --events 100000     # a quick look
+    python benchmarks/join.py --only join --json join.json         # without Kafka and without a second process
 
 First the join is filled with scores that wait for their labels, which gives the bytes that each needs. Then time goes
-on, pane by pane: as many scores come as leave, a label comes for each score twelve panes before, panes close, mature
-and are removed. Counted is everything that the monitor does between the log and the state: unpacking blocks, decoding
-JSON labels, judging, sharing out, applying, walking, committing, removing. The log itself and the step of a decided
-pane are left out.
+on: as many scores come as leave, panes close, mature and are removed. A tenth of the scores comes after its label, 2 %
+of scores and of labels come twice. Timed are the role's own steps, from the poll to the commit of matured panes, while
+nothing is written to the log; the log has a server of its own.
+
+Then the same, smaller, with the log in Kafka, by each client, beside the embedded log. Last, a backlog is worked off by
+one monitor process and by two.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
-import numpy as np
-import redis
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from stream_calib.config import Config
-from stream_calib.events.blocks import BlockRows, pack
-from stream_calib.events.contracts import ModelKey
-from stream_calib.events.identity import fingerprints, signature_hash, unit_buckets
-from stream_calib.events.label_decoder import LabelDecoder
-from stream_calib.redis_connection import connect
-from stream_calib.snapshot.decision_log import DecisionLog
+from benchmarks.join_processes import backlog_rate
+from benchmarks.join_runs import JoinFigures, measure
+from benchmarks.join_stages import STAGES
 from stream_calib.transport.embedded_server import EmbeddedServer
-from stream_calib.transport.port import OffsetRange, Record, TopicPartition
-from stream_calib.windows.cells import MaturedCells, ScoredCells
-from stream_calib.windows.closer import Closer
-from stream_calib.windows.input_batch import judge_records
-from stream_calib.windows.intake import Intake
-from stream_calib.windows.panes import PaneSettings
-from stream_calib.windows.redis_shards import RedisShards
-from stream_calib.windows.redis_state import RedisState
-from stream_calib.windows.registration import register_inputs
-from stream_calib.windows.shard_store import Mark
-from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
-
-GOALS = {"events_per_second": 60_000.0, "redis_cpu_us_per_event": 8.0, "bytes_per_pending_score": 52.0}
-"""The first is to be reached, the others not to be passed."""
-
-MODEL = ModelKey("benchmark", "1")
-HOUR_MS = 3_600_000
-HORIZON_PANES, LABEL_LAG_PANES, PARTITIONS, BLOCK_ROWS = 24, 12, 4, 500
-FIRST_PANE = 1_700_000_000_000 // HOUR_MS
-CONFIG = Config.model_validate(
-    {"model": {"name": MODEL.model, "version": MODEL.version}, "windows": {"horizon": "24h"}}
-)
+from tests.kafka_broker import KafkaBroker
 
 
-@dataclass(frozen=True)
-class Decision:
-    detector: str = "{}"
-    decisions: tuple[bytes, ...] = ()
-    outbox: tuple[bytes, ...] = ()
-    open_request: str = ""
+class Goal(NamedTuple):
+    value: float
+    at_least: bool
+    """Else at most."""
+
+    def met(self, value: float) -> bool:
+        return value >= self.value if self.at_least else value <= self.value
 
 
-class NoStep:
-    """Decides nothing: the step is measured elsewhere."""
-
-    horizon_panes = HORIZON_PANES
-
-    def missing(self, pane: int) -> range:
-        return range(0)
-
-    def push(self, pane: int, cells: ScoredCells) -> None:
-        raise AssertionError("nothing was asked for")
-
-    def decide(
-        self, pane: int, detector: str | None, log: DecisionLog, matured: MaturedCells, cells_sha256: str
-    ) -> Decision:
-        return Decision()
-
-
-class Traffic:
-    """One hour of scores as packed blocks and of labels as JSON, spread over the partitions, made ahead of time."""
-
-    def __init__(self, scores_a_pane: int) -> None:
-        self.n = scores_a_pane
-        self.random = np.random.default_rng(1)
-        self.offsets = {"blocks": [0] * PARTITIONS, "labels": [0] * PARTITIONS}
-        self.signatures: list[tuple[str, ...]] = [(f"carrier-{i % 16}", f"origin-{i // 16}") for i in range(48)]
-        self.hashes = np.array([signature_hash(s) for s in self.signatures], dtype=np.uint64)
-
-    def times(self, pane: int) -> NDArray[np.int64]:
-        return (FIRST_PANE + pane) * HOUR_MS + np.arange(self.n) * HOUR_MS // self.n
-
-    def blocks(self, pane: int) -> list[Record]:
-        ids = fingerprints(f"event-{pane}-{i}" for i in range(self.n))
-        scores, signature = self.random.beta(2, 5, self.n), self.random.integers(0, 48, self.n).astype(np.uint16)
-        times = self.times(pane)
-        found = []
-        for number, start in enumerate(range(0, self.n, BLOCK_ROWS)):
-            rows = slice(start, start + BLOCK_ROWS)
-            size = len(ids[rows])
-            block = BlockRows(
-                MODEL,
-                self.signatures,
-                self.hashes,
-                ["0" * 16],
-                ids[rows],
-                times[rows],
-                scores[rows],
-                signature[rows],
-                unit_buckets(ids[rows]),
-                np.zeros(size, dtype=np.uint8),
-                np.rint(scores[rows] * (2**32 - 1)).astype(np.uint32),
-            )
-            found.append(self._record("blocks", number % PARTITIONS, pack(block), int(times[rows][-1])))
-        return found
-
-    def labels(self, pane: int) -> list[Record]:
-        """For the scores of LABEL_LAG_PANES before, in their order but for the partitions."""
-        found = []
-        for i, (when, label) in enumerate(
-            zip(self.times(pane).tolist(), self.random.integers(0, 2, self.n).tolist(), strict=True)
-        ):
-            value = {"event_id": f"event-{pane - LABEL_LAG_PANES}-{i}", "label": label, "ts": when}
-            found.append(self._record("labels", i % PARTITIONS, json.dumps(value).encode(), when))
-        return found
-
-    def _record(self, topic: str, partition: int, value: bytes, append_ms: int) -> Record:
-        offset = self.offsets[topic][partition]
-        self.offsets[topic][partition] += 1
-        return Record(TopicPartition(topic, partition), offset, None, value, (), append_ms)
-
-
-class Monitor:
-    """The part of workers/monitor.py between the log and the state."""
-
-    def __init__(self, client: redis.Redis, shards: int) -> None:
-        self.shards = RedisShards(client, MODEL, shards, PaneSettings.of(CONFIG))
-        self.state = RedisState(client, MODEL)
-        sides = {"blocks": "s", "labels": "l"}
-        self.keys = {TopicPartition(t, p): f"{sides[t]}:t:{p}" for t in sides for p in range(PARTITIONS)}
-        starts = dict.fromkeys(self.keys.values(), Mark(0, None))
-        inputs = register_inputs(self.shards, self.state, starts)
-        self.intake = Intake(self.shards, lambda: inputs)
-        self.closer = Closer(self.shards, self.state, lambda first: NoStep())
-        self.decoder = LabelDecoder(CONFIG)
-        self.marks = dict.fromkeys(self.keys, Mark(0, None))
-        self.known: set[int] = set()
-
-    def take(self, polled: list[Record]) -> None:
-        by_partition: dict[TopicPartition, list[Record]] = {}
-        for record in polled:
-            by_partition.setdefault(record.source, []).append(record)
-        batches = []
-        for partition, records in by_partition.items():
-            span = OffsetRange(records[0].offset, records[-1].offset + 1)
-            read: ReadInput
-            if partition.topic == "blocks":
-                read = ReadBlocks(records, span, self.shards.settings.max_clock_skew_ms)
-                new = {h: values for h, values in read.signatures(MODEL).items() if h not in self.known}
-                self.state.put_signatures(new, 0)
-                self.known.update(new)
-            else:
-                read = ReadLabels(records, span, self.decoder, self.shards.settings.clock_skew_ms("l"))
-            clock_ms = self.marks[partition].clock_ms
-            made = judge_records(
-                self.keys[partition], read.of(MODEL), clock_ms, self.shards.count, self.shards.settings
-            )
-            self.marks[partition] = made.mark
-            batches.append(made)
-        if self.intake.apply(batches):
-            raise AssertionError("nothing goes wrong here, so nothing is rewound")
-
-
-def polls(blocks: list[Record], labels: list[Record], rows: int) -> Iterator[list[Record]]:
-    """Both topics side by side, about `rows` scores and as many labels a poll."""
-    most = max(rows // BLOCK_ROWS, 1)
-    for number, start in enumerate(range(0, len(blocks), most)):
-        yield blocks[start : start + most] + labels[number * most * BLOCK_ROWS : (number + 1) * most * BLOCK_ROWS]
-
-
-def cpu_seconds(client: redis.Redis) -> float:
-    info = client.info("cpu")
-    return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
-
-
-def used_bytes(client: redis.Redis) -> int:
-    return int(client.info("memory")["used_memory"])
-
-
-def measure(client: redis.Redis, pending: int, panes: int, shards: int, poll_rows: int) -> dict[str, float]:
-    """All figures."""
-    monitor, traffic = Monitor(client, shards), Traffic(max(pending // HORIZON_PANES, 1))
-    empty, figures = used_bytes(client), dict[str, float]()
-    seconds = cpu = 0.0
-    for pane in range(HORIZON_PANES):
-        blocks = traffic.blocks(pane)
-        started, before = time.perf_counter(), cpu_seconds(client)
-        for polled in polls(blocks, [], poll_rows):
-            monitor.take(polled)
-        seconds += time.perf_counter() - started
-        cpu += cpu_seconds(client) - before
-    scores = traffic.n * HORIZON_PANES
-    figures["pending_scores"] = scores
-    figures["bytes_per_pending_score"] = (used_bytes(client) - empty) / scores
-    figures["fill_scores_per_second"] = scores / seconds
-    figures["fill_redis_cpu_us_per_score"] = 1e6 * cpu / scores
-
-    events, seconds, cpu, busy = 0, 0.0, 0.0, 0.0
-    for pane in range(HORIZON_PANES, HORIZON_PANES + panes):
-        blocks, labels = traffic.blocks(pane), traffic.labels(pane)
-        started, before, own = time.perf_counter(), cpu_seconds(client), time.process_time()
-        for polled in polls(blocks, labels, poll_rows):
-            monitor.take(polled)
-            monitor.closer.advance()
-        while monitor.closer.advance():
-            pass
-        seconds += time.perf_counter() - started
-        cpu += cpu_seconds(client) - before
-        busy += time.process_time() - own
-        events += 2 * traffic.n
-    at = monitor.state.read(("first_pane", "matured"))
-    matured = int(at["matured"] or 0) - int(at["first_pane"] or 0) + 1
-    figures |= {
-        "events": events,
-        "events_per_second": events / seconds,
-        "redis_cpu_us_per_event": 1e6 * cpu / events,
-        "monitor_cpu_us_per_event": 1e6 * busy / events,
-        "panes_matured": matured,
-    }
-    return figures
-
-
-def judged(figures: dict[str, float]) -> dict[str, dict[str, float | bool]]:
-    """Goal, value, met for each goal."""
-    found: dict[str, dict[str, float | bool]] = {}
-    for name, goal in GOALS.items():
-        value = figures[name]
-        met = value >= goal if name == "events_per_second" else value <= goal
-        found[name] = {"goal": goal, "value": value, "met": met}
-    return found
+GOALS = {
+    "events_per_second": Goal(100_000, at_least=True),
+    "redis_cpu_us_per_event": Goal(6.5, at_least=False),
+    "bytes_per_pending_score": Goal(48, at_least=False),
+    "longest_script_call_ms": Goal(10, at_least=False),
+    "two_processes / one_process": Goal(1.6, at_least=True),
+}
+CORES_FOR_TWO = 4
+"""Two monitors and two servers."""
 
 
 def main(
-    pending: Annotated[int, typer.Option(help="Scores that wait for labels; small for a quick run")] = 2_000_000,
-    panes: Annotated[int, typer.Option(min=3, help="Panes of the second part")] = 6,
-    shards: Annotated[int, typer.Option(min=1)] = 1,
-    poll_rows: Annotated[int, typer.Option(min=BLOCK_ROWS, help="Scores, and labels, that a poll brings")] = 5_000,
+    pending: Annotated[int, typer.Option(min=1_000, help="Scores that wait for labels")] = 2_000_000,
+    events: Annotated[int, typer.Option(min=1_000, help="Scores and labels that are timed after that")] = 1_000_000,
+    shards: Annotated[int, typer.Option(min=1, help="windows.shards")] = 1,
+    share: Annotated[float, typer.Option(min=0.01, max=1, help="Size of the runs with Kafka, of the first one")] = 0.1,
+    only: Annotated[
+        Literal["all", "join", "kafka", "processes"], typer.Option(help="One of the three parts alone")
+    ] = "all",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there too")] = None,
 ) -> None:
-    """Measures the join: events a second, Redis CPU an event, bytes a pending score."""
-    with EmbeddedServer() as server, connect(server.url) as client:
-        description = server.description
-        figures = measure(client, pending, panes, shards, poll_rows)
-    goals = judged(figures)
-    table = Table(title=f"The join, {pending:,} pending, {shards} shards, {description}")
-    for heading in ("figure", "measured", "goal", ""):
-        table.add_column(heading, justify="left" if heading in ("figure", "") else "right")
-    for name, value in figures.items():
-        shown = f"{value:,.0f}" if value >= 1_000 else f"{value:.2f}"
-        if name in goals:
-            bound = ">=" if name == "events_per_second" else "<="
-            table.add_row(
-                name, shown, f"{bound} {goals[name]['goal']:,.0f}", "met" if goals[name]["met"] else "NOT MET"
-            )
-        else:
-            table.add_row(name, shown, "", "")
-    Console().print(table)
+    """Measures the join: events a second, Redis CPU, bytes a pending score, and where the time goes.
+
+    A quick look: --pending 100000 --events 100000 --only join
+    """
+    console = Console()
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    measured: dict[str, float] = {"cores": float(os.cpu_count() or 1)}
+    ratios: dict[str, float] = {}
+    tables: list[Table] = []
+    with Progress(*columns, console=console, transient=True) as bar:
+        if only in ("all", "join"):
+            found = _run("embedded", bar, pending, events, shards)
+            measured |= figures(found)
+            tables.append(stage_table({"embedded": found}))
+        if only in ("all", "kafka"):
+            fed = _fed(bar, int(share * pending), int(share * events), shards)
+            for name, run in fed.items():
+                measured |= {f"fed_{name}_{figure}": value for figure, value in figures(run).items()}
+            for client in ("kafka", "librdkafka"):
+                ratios[f"{client} / embedded"] = fed[client].events_per_second / fed["embedded"].events_per_second
+                ratios[f"{client} / embedded, by CPU"] = fed["embedded"].cpu_us_per_event / fed[client].cpu_us_per_event
+            tables.append(stage_table(fed))
+        if only in ("all", "processes"):
+            one, two = (_backlog(bar, count, events, shards) for count in (1, 2))
+            measured |= {"one_process_offsets_per_second": one, "two_processes_offsets_per_second": two}
+            ratios["two_processes / one_process"] = two / one
+    goals = judged({**measured, **ratios})
+    console.print(figure_table(measured, ratios, goals))
+    for table in tables:
+        console.print(table)
     if json_file is not None:
-        ratios = {name: goal["value"] / goal["goal"] for name, goal in goals.items()}
-        json_file.write_text(json.dumps({"measured": figures, "ratios": ratios, "goals": goals}, indent=2) + "\n")
+        json_file.write_text(json.dumps({"measured": measured, "ratios": ratios, "goals": goals}, indent=2) + "\n")
+
+
+def _run(
+    kind: Literal["embedded", "kafka", "librdkafka"],
+    bar: Progress,
+    pending: int,
+    events: int,
+    shards: int,
+    bootstrap: str = "",
+) -> JoinFigures:
+    task = bar.add_task(f"{kind}: {pending:,} pending, {events:,} events", total=pending + events)
+    try:
+        if bootstrap:
+            return measure(
+                kind, bootstrap, pending=pending, events=events, shards=shards, advance=lambda n: bar.advance(task, n)
+            )
+        with EmbeddedServer() as server:
+            return measure(
+                kind, server.url, pending=pending, events=events, shards=shards, advance=lambda n: bar.advance(task, n)
+            )
+    finally:
+        bar.remove_task(task)
+
+
+def _fed(bar: Progress, pending: int, events: int, shards: int) -> dict[str, JoinFigures]:
+    found = {"embedded": _run("embedded", bar, pending, events, shards)}
+    with KafkaBroker(heap_megabytes=1024) as broker:
+        found["kafka"] = _run("kafka", bar, pending, events, shards, broker.bootstrap)
+        found["librdkafka"] = _run("librdkafka", bar, pending, events, shards, broker.bootstrap)
+    return found
+
+
+def _backlog(bar: Progress, processes: int, events: int, shards: int) -> float:
+    task = bar.add_task(f"a backlog of {events:,} for {processes} monitor(s)", total=events)
+    try:
+        return backlog_rate(processes, events=events, shards=shards, advance=lambda n: bar.advance(task, n))
+    finally:
+        bar.remove_task(task)
+
+
+def figures(found: JoinFigures) -> dict[str, float]:
+    """All of a run by name, the stages in microseconds an event."""
+    named = {
+        "pending_scores": float(found.pending_scores),
+        "bytes_per_pending_score": found.bytes_per_pending_score,
+        "fill_scores_per_second": found.fill_scores_per_second,
+        "fill_redis_cpu_us_per_score": found.fill_redis_cpu_us_per_score,
+        "events": float(found.events),
+        "events_per_second": found.events_per_second,
+        "monitor_cpu_us_per_event": 1e6 * found.monitor_cpu_s / found.events,
+        "redis_cpu_us_per_event": 1e6 * found.redis.cpu_s / found.events,
+        "events_per_second_by_cpu": 1e6 / found.cpu_us_per_event,
+        "longest_script_call_ms": found.longest_script_call_ms,
+        "script_calls_over_10_ms": float(found.script_calls_over_10_ms),
+        "panes_matured": float(found.panes_matured),
+    }
+    return named | {
+        f"stage_{stage.replace(' ', '_')}_us_per_event": 1e6 * took.wall_s / found.events
+        for stage, took in found.stages.items()
+    }
+
+
+def judged(values: Mapping[str, float]) -> dict[str, dict[str, float | bool]]:
+    """Goal, value, met for each goal whose value was measured."""
+    return {
+        name: {"goal": goal.value, "value": values[name], "met": goal.met(values[name])}
+        for name, goal in GOALS.items()
+        if name in values
+    }
+
+
+def figure_table(
+    measured: Mapping[str, float], ratios: Mapping[str, float], goals: Mapping[str, Mapping[str, float | bool]]
+) -> Table:
+    table = Table("figure", title="The join: the whole monitor role, one process, one server for the state")
+    table.add_column("measured", justify="right")
+    table.add_column("goal", justify="right")
+    table.add_column("")
+    for name, value in {**measured, **ratios}.items():
+        if name.startswith(("stage_", "fed_")) and not name.endswith("_events_per_second"):
+            continue
+        goal, verdict = "", ""
+        if name in goals:
+            goal = f"{'>=' if GOALS[name].at_least else '<='} {GOALS[name].value:,g}"
+            verdict = "met" if goals[name]["met"] else "NOT MET"
+            if "two_processes" in name and verdict != "met" and measured["cores"] < CORES_FOR_TWO:
+                verdict += f": {measured['cores']:.0f} cores, two monitors and two servers want {CORES_FOR_TWO}"
+        table.add_row(name, f"{value:,.0f}" if value >= 1_000 else f"{value:.2f}", goal, verdict)
+    return table
+
+
+def stage_table(runs: Mapping[str, JoinFigures]) -> Table:
+    """Wall time, and of it the thread's own CPU; the rest is waiting for a server, or for a core."""
+    table = Table("stage of a batch", title="Microseconds an event, wall (own CPU)")
+    for name in runs:
+        table.add_column(name, justify="right")
+    for stage in STAGES:
+        cells = [(run.stages[stage], run.events) for run in runs.values()]
+        table.add_row(stage, *(f"{1e6 * t.wall_s / n:.2f} ({1e6 * t.own_cpu_s / n:.2f})" for t, n in cells))
+    whole = [(run.seconds, sum(t.own_cpu_s for t in run.stages.values()), run.events) for run in runs.values()]
+    table.add_row("all", *(f"{1e6 * wall / n:.2f} ({1e6 * cpu / n:.2f})" for wall, cpu, n in whole))
+    return table
 
 
 if __name__ == "__main__":

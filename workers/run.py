@@ -60,7 +60,7 @@ def run_roles(names: Sequence[str], config: Config, stop: threading.Event | None
     stop = stop or threading.Event()
     if threading.current_thread() is threading.main_thread():
         _stop_on_signals(stop)
-        _collect_seldom()
+        collect_seldom()
     metrics.BUILD.labels(__version__).set(1)
     with ExitStack() as opened:
         opened.enter_context(traces_sent(config.telemetry))
@@ -133,7 +133,7 @@ def _end(loops: Sequence[RoleLoop]) -> None:
         os._exit(1)
 
 
-def _collect_seldom() -> None:
+def collect_seldom() -> None:
     """A batch is freed by its reference counts. By default the garbage collector looks through it again and again while
     it is made, and with it through all that was imported: 4 us a record of the 14 that calibrate takes."""
     gc.collect()

@@ -1,0 +1,59 @@
+"""What a Redis-compatible server says of its own work: CPU, memory, time by command, and its longest script calls."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import redis
+
+WATCHED_FROM_MS = 2.0
+"""Shorter script calls are not listed one by one."""
+_CALLS_KEPT = 100_000
+
+
+class ServerTotals(NamedTuple):
+    """Since the server was started."""
+
+    cpu_s: float
+    """Of the server's process, all threads."""
+    command_s: dict[str, float]
+    """Command -> seconds of its calls. A script's own commands are counted beside it, in its time too."""
+
+    def since(self, before: ServerTotals) -> ServerTotals:
+        """What came after `before`."""
+        spent = {name: seconds - before.command_s.get(name, 0.0) for name, seconds in self.command_s.items()}
+        return ServerTotals(self.cpu_s - before.cpu_s, spent)
+
+
+class ScriptCalls(NamedTuple):
+    """Of those that took longer than WATCHED_FROM_MS, by the server's own (wall) clock."""
+
+    longest_ms: float
+    """0 where none took so long."""
+    over_10_ms: int
+
+
+def totals(client: redis.Redis) -> ServerTotals:
+    cpu: dict[str, Any] = client.info("cpu")
+    commands: dict[str, Any] = client.info("commandstats")
+    spent = {name.removeprefix("cmdstat_"): float(of["usec"]) / 1e6 for name, of in commands.items()}
+    return ServerTotals(float(cpu["used_cpu_user"]) + float(cpu["used_cpu_sys"]), spent)
+
+
+def used_bytes(client: redis.Redis) -> int:
+    """Of the data, as the server's allocator gave them."""
+    return int(client.info("memory")["used_memory"])
+
+
+def watch_calls(client: redis.Redis) -> None:
+    """From now on long calls are listed; those before are forgotten."""
+    client.config_set("slowlog-log-slower-than", int(WATCHED_FROM_MS * 1_000))
+    client.config_set("slowlog-max-len", _CALLS_KEPT)
+    client.slowlog_reset()
+
+
+def script_calls(client: redis.Redis) -> ScriptCalls:
+    """Since `watch_calls`."""
+    listed: list[dict[str, Any]] = client.slowlog_get(_CALLS_KEPT)
+    took_ms = [one["duration"] / 1_000 for one in listed if one["command"].upper().startswith((b"EVALSHA", b"EVAL "))]
+    return ScriptCalls(max(took_ms, default=0.0), sum(took > 10 for took in took_ms))
