@@ -21,6 +21,7 @@ from workers import (
     cli_config,
     cli_doctor,
     cli_fusion,
+    cli_labels,
     cli_replay,
     cli_retirement,
     cli_snapshot_changes,
@@ -49,6 +50,7 @@ app.add_typer(cli_topics.app, name="topics")
 app.add_typer(cli_snapshots.app, name="snapshot")
 app.add_typer(cli_retirement.app, name="models")
 app.add_typer(cli_fusion.app, name="fusion")
+app.add_typer(cli_labels.app, name="labels")
 app.command("refit", epilog='Example: stream-calib refit --model flights --reason "new fares since Monday"')(
     cli_snapshot_changes.request_refit
 )

@@ -172,7 +172,7 @@ def _run(log: Log, into: str, source: Source, pace: Pace, clock: Clock | None) -
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with _stopped_by_signals(stop), Progress(*columns, console=Console(stderr=True)) as progress:
+    with stopped_by_signals(stop), Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(f"into {into}", total=source.total, what="")
 
         def seen(state: Replayed) -> None:
@@ -208,7 +208,7 @@ def _run(log: Log, into: str, source: Source, pace: Pace, clock: Clock | None) -
 
 
 @contextmanager
-def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
     """The first signal ends the replay after the batch at hand, the second at once."""
 
     def handle(number: int, _: object) -> None:
