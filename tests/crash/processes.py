@@ -1,0 +1,115 @@
+"""The processes of a run: each has a slot, is started again when it has died, and goes on when it has stood still."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from stream_calib.fault_points import VARIABLE
+from tests.crash.faults import SLOTS, Fault
+from tests.integration.harness import Deployment, RoleProcess
+
+SESSION_S = 4.0
+STILL_FOR_S = SESSION_S + 1.5
+_MODULE = "tests.crash.hasty_refit"
+
+
+@dataclass
+class _Slot:
+    roles: tuple[str, ...]
+    process: RoleProcess
+    met: Fault | None = None
+    """The fault point that the process is to meet."""
+    next: Fault | None = None
+    """That of the process after it."""
+    leaving: bool = False
+    goes_on_at_s: float | None = None
+    """When a process that stands still is to go on, monotonic seconds."""
+
+
+class Processes:
+    """`look` is to be called again and again."""
+
+    def __init__(self, deployed: Deployment, armed: list[Fault]) -> None:
+        """`armed`: fault points of the first processes."""
+        self._deployed = deployed
+        self.happened: list[Fault] = []
+        """Fault points that were met."""
+        self._slots = []
+        for n, roles in enumerate(SLOTS):
+            fault = next((fault for fault in armed if fault.slot == n), None)
+            later = [fault for fault in armed if fault.slot == n and fault is not self._first(armed, n)]
+            self._slots.append(self._filled(roles, fault, later[0] if later else None))
+
+    @staticmethod
+    def _first(armed: list[Fault], slot: int) -> Fault | None:
+        return next((fault for fault in armed if fault.slot == slot), None)
+
+    def _filled(self, roles: tuple[str, ...], fault: Fault | None, following: Fault | None = None) -> _Slot:
+        environ = self._deployed.environ
+        if fault is not None:
+            environ[VARIABLE] = f"{fault.point}:{fault.count}:{fault.how}"
+        try:
+            process = self._deployed.start(*roles, module=_MODULE)
+        finally:
+            environ.pop(VARIABLE, None)
+        process.expected = False  # its end is looked at here
+        return _Slot(roles, process, fault, following)
+
+    def kill(self, slot: int) -> None:
+        self._slots[slot].process.kill()
+
+    def pause(self, slot: int) -> None:
+        """Beyond its session; `look` lets it go on."""
+        one = self._slots[slot]
+        if one.process.process.poll() is None and one.goes_on_at_s is None:
+            one.process.pause()
+            one.goes_on_at_s = time.monotonic() + STILL_FOR_S
+
+    def leave(self, slot: int, following: Fault | None = None) -> None:
+        """The process ends in good order; another one takes its place, with the fault point where one is given."""
+        one = self._slots[slot]
+        one.leaving, one.next = True, following or one.next
+        if one.process.process.poll() is None:
+            one.process.process.send_signal(signal.SIGTERM)
+
+    def join(self, slot: int) -> None:
+        """One more with the roles of the slot."""
+        self._slots.append(self._filled(self._slots[slot].roles, None))
+
+    def look(self) -> None:
+        """Raises AssertionError where a process has ended that nobody has ended."""
+        for n, one in enumerate(self._slots):
+            code = one.process.process.poll()
+            if code is None:
+                self._let_go_on(one)
+            elif code == -signal.SIGKILL or (one.leaving and _left(code, one.process.output)):
+                if one.met is not None and one.met.how == "kill" and code == -signal.SIGKILL:
+                    self.happened.append(one.met)
+                self._slots[n] = self._filled(one.roles, one.next)
+            else:
+                raise AssertionError(f"{one.process.output.name} ended with {code}:\n{one.process.last_words()}")
+
+    def _let_go_on(self, one: _Slot) -> None:
+        if one.goes_on_at_s is None:
+            if one.met is not None and one.met.how == "stop" and _stands_still(one.process.process.pid):
+                self.happened.append(one.met)
+                one.met = None
+                one.goes_on_at_s = time.monotonic() + STILL_FOR_S
+        elif time.monotonic() >= one.goes_on_at_s:
+            one.goes_on_at_s = None
+            one.process.resume()
+
+    def last_words(self) -> str:
+        return "\n".join(f"--- {one.process.output.name}\n{one.process.last_words()}" for one in self._slots)
+
+
+def _stands_still(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def _left(code: int, output: Path) -> bool:
+    """Whether it ended as asked: in good order, before it had started, or at once where a server was away."""
+    return code in (0, -signal.SIGTERM) or "did not end within" in output.read_text(errors="replace")
