@@ -47,6 +47,7 @@ _REFUSALS = ("BUSY", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYA
 
 _GRANT = "allow this user the keys sc:* and the commands that docs/operations.md names under Rights (ACL SETUSER)"
 
+_IN_PIPELINE = " of pipeline caused error: "
 _WRAPPED_READ_ONLY = "-READONLY"
 _SENTINEL_ASKED = re.compile(r"host=([^,()]+),port=([0-9]+).*?> - ([^,]+)")
 
@@ -144,7 +145,9 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
             ) from error
         raise error_class(f"no answer from the Redis-compatible server while {doing}: {reason}; retry later") from error
     except ResponseError as error:
-        if str(error).startswith(_REFUSALS) or passes_with_time(error):
+        # redis-py puts the command before the answer where it was one of a pipeline.
+        answer = str(error).rpartition(_IN_PIPELINE)[2]
+        if answer.startswith(_REFUSALS) or passes_with_time(error):
             metrics.STATE_ERRORS.labels("refused").inc()
             raise error_class(f"the Redis-compatible server refused while {doing}: {error}") from error
         if "DB index" in str(error):
