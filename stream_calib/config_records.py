@@ -72,7 +72,8 @@ class ScoresSection(Section):
     )
     audit_only: list[str] = Field(
         default_factory=list,
-        description="Attributes and predicates whose groups are watched and reported, and never an input to the map",
+        description="Attributes and predicates whose groups are watched and reported, and never an input to the map;"
+        " intersections and predicates of such an attribute are audit-only too",
     )
     sample_rate: float = Field(
         default=1.0,
@@ -119,6 +120,20 @@ class ScoresSection(Section):
                 raise ValueError(
                     f"predicates.{name}: {OTHER} stands for values that are not counted apart; leave it out"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _audit_only_are_known(self) -> ScoresSection:
+        for name in self.audit_only:
+            if name in self.derived:
+                raise ValueError(
+                    f"audit_only: {name!r} is derived; it comes on only where it helps, so leave it out here"
+                )
+            if name not in self.attributes and name not in self.predicates:
+                known = ", ".join([*self.attributes, *self.predicates]) or "none"
+                raise ValueError(f"audit_only: {name!r} is neither an attribute nor a predicate; there are: {known}")
+            if self.audit_only.count(name) > 1:
+                raise ValueError(f"audit_only: {name!r} is there twice; give each once")
         return self
 
     @model_validator(mode="after")

@@ -9,9 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.drift.psi import PsiReference
+from stream_calib.events.keep_rates import rate_of
 
 _MOST_CACHED = 200_000
 """Signatures whose values and groups are kept in memory; beyond this they are asked for again."""
+
+_WEIGHT_ONE = 1 << 10
+"""Fixed point of weight 1: whole numbers come out the same whatever panes came and went. The weights of 10^9 scores at
+the least keep rate stay below 2^60."""
 
 Signatures = Callable[[Iterable[int]], Mapping[int, Sequence[str]]]
 """Attribute values of signature hashes, in the order of `attributes`."""
@@ -20,8 +25,12 @@ Signatures = Callable[[Iterable[int]], Mapping[int, Sequence[str]]]
 class PsiWindow:
     """Counts of the last `panes` closed panes. The sums are exact integers, however the window got there."""
 
-    def __init__(self, panes: int, attributes: Sequence[str], signatures: Signatures) -> None:
+    def __init__(
+        self, panes: int, attributes: Sequence[str], signatures: Signatures, *, keep_rates: bool = False
+    ) -> None:
+        """`keep_rates`: signatures end with the rate at which such events were kept, and count 1 / rate each."""
         self.panes = panes
+        self._keep_rates = keep_rates
         self._attributes = tuple(attributes)
         self._signatures = signatures
         self._kept: deque[tuple[int, NDArray[np.uint64], NDArray[np.uint16], NDArray[np.int64]]] = deque()
@@ -30,6 +39,7 @@ class PsiWindow:
         self._groups: dict[int, NDArray[np.int64]] = {}
         self._sums: NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
         self._values: dict[int, tuple[str, ...]] = {}
+        self._weights: dict[int, int] = {}
 
     @property
     def newest(self) -> int | None:
@@ -43,8 +53,11 @@ class PsiWindow:
 
     @property
     def counts(self) -> NDArray[np.int64] | None:
-        """(G, B) sums by the reference's groups and bins; None without a reference. A copy."""
-        return None if self._reference is None else self._sums.copy()
+        """(G, B) sums by the reference's groups and bins, to the next whole number where rows have weights; None
+        without a reference. A copy."""
+        if self._reference is None:
+            return None
+        return (self._sums + _WEIGHT_ONE // 2) // _WEIGHT_ONE if self._keep_rates else self._sums.copy()
 
     def clear(self) -> None:
         """Forgets all panes."""
@@ -68,6 +81,7 @@ class PsiWindow:
         if len(self._values) > _MOST_CACHED:
             self._values.clear()
             self._groups.clear()
+            self._weights.clear()
 
     def use(self, reference: PsiReference | None) -> None:
         """Sums by this reference from now on, over the panes already kept."""
@@ -97,6 +111,8 @@ class PsiWindow:
         missing = [h for h in dict.fromkeys(hashes) if h not in self._groups]
         if missing:
             self._learn(missing)
+        if self._keep_rates:
+            n = n * np.fromiter((self._weights[h] for h in hashes), dtype=np.int64, count=len(hashes))
         members = [self._groups[h] for h in hashes]
         lengths = np.fromiter((len(m) for m in members), dtype=np.int64, count=len(members))
         group = np.concatenate(members)
@@ -111,3 +127,5 @@ class PsiWindow:
             values = self._values[h]
             found = [self._group_of[i][values[i]] for i in self._group_of if values[i] in self._group_of[i]]
             self._groups[h] = np.array(self._everything + found, dtype=np.int64)
+            if self._keep_rates:
+                self._weights[h] = round(_WEIGHT_ONE / rate_of(values[-1]))

@@ -24,6 +24,7 @@ from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.figures import rounded_figure
 from stream_calib.refit.labelled import trailing_cells
 from stream_calib.refit.roles import ROLES
+from stream_calib.refit.row_weights import RowWeights
 from stream_calib.snapshot.fit_documents import AuditCellDocument, CertificateDocument, PatchesDocument
 
 
@@ -35,13 +36,17 @@ class AuditedCells:
     audits: tuple[LabelledCells, ...]
     """One for each audit bucket."""
     certificate: LabelledCells
+    largest_weight: float
+    """No row of the audits or the certificate counts for more."""
 
 
 def audited_cells(
     fit: LabelledCells, evidence: Evidence, derived: tuple[str, ...], signatures: Signatures, config: Config
 ) -> AuditedCells:
     """The cells of all roles; those of the fit keep their order, and their signatures come first."""
-    trailing = trailing_cells(evidence.audited_panes, signatures, time_attributes(config, derived))
+    trailing = trailing_cells(
+        evidence.audited_panes, signatures, time_attributes(config, derived), RowWeights.of(config)
+    )
     table: dict[Signature, int] = {signature: place for place, signature in enumerate(fit.signatures)}
     place = np.array([table.setdefault(signature, len(table)) for signature in trailing.cells.signatures], np.intp)
     everything, cells = tuple(table), trailing.cells
@@ -55,6 +60,7 @@ def audited_cells(
         fit=LabelledCells(everything, fit.signature, fit.grid_bin, fit.labelled, fit.positives),
         audits=tuple(of([bucket]) for bucket in ROLES["audit"]),
         certificate=of(ROLES["certificate"]),
+        largest_weight=trailing.weights.largest,
     )
 
 
@@ -81,6 +87,7 @@ def patch_parts(
         target=audit_target(config),
         delta=config.calibration.delta,
         kappa=config.calibration.kappa,
+        largest_unit=audited.largest_weight,
     )
     rows = int(min(cells.labelled.sum() for cells in audited.audits))
     needed = math.ceil(made.rows_needed)
@@ -105,6 +112,7 @@ def certify_parts(
         float(seen.labelled.sum()),
         target,
         config.calibration.delta,
+        audited.largest_weight,
     )
     return _document(made, config)
 

@@ -9,7 +9,7 @@ from stream_calib.calibration.configuration import RUNGS, Configuration, Rung
 from stream_calib.calibration.groups import family_rule
 from stream_calib.config import Config
 from stream_calib.refit.derived import derived_names
-from stream_calib.refit.groups import family_rules
+from stream_calib.refit.groups import fitted_rules
 
 RUNGS_COMPARED: tuple[Rung, ...] = tuple(rung for rung in RUNGS if rung != "identity")
 """Identity is left out: days vary so much that it is often within one standard error of the best rung, and offsets do
@@ -41,8 +41,8 @@ class Variant:
 
 
 def full_configuration(config: Config) -> Configuration:
-    """GIRB with offsets of every configured attribute, intersection and predicate."""
-    return Configuration("girb", tuple(family_rules(config)))
+    """GIRB with offsets of every configured attribute, intersection and predicate that is not audit-only."""
+    return Configuration("girb", tuple(fitted_rules(config)))
 
 
 def variants(config: Config) -> tuple[Variant, ...]:

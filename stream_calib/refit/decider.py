@@ -55,7 +55,10 @@ class Decider:
         self._config = step_config(config)
         self._config_hash = config_hash(config)
         self._window = PsiWindow(
-            panes_of(config.drift.psi_window_ms, self._pane_ms), list(config.scores.attributes), signatures
+            panes_of(config.drift.psi_window_ms, self._pane_ms),
+            list(config.scores.attributes),
+            signatures,
+            keep_rates=config.scores.keep_rate is not None,
         )
         self._reference_of = reference_of
         self._state: tuple[str | None, DetectorState] = (None, DetectorState())

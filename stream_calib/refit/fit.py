@@ -23,8 +23,9 @@ from stream_calib.refit.choice import Choice
 from stream_calib.refit.configured_fit import fit_base, fit_configuration
 from stream_calib.refit.derived import derived_names, time_attributes
 from stream_calib.refit.evidence import Evidence
-from stream_calib.refit.groups import family_rules
-from stream_calib.refit.labelled import FitData, fit_data
+from stream_calib.refit.groups import family_rules, fitted_rules
+from stream_calib.refit.labelled import FitData, believed, fit_data
+from stream_calib.refit.row_weights import RowWeights
 from stream_calib.snapshot.fit_documents import CertificateDocument, ChoicesDocument
 
 
@@ -49,9 +50,9 @@ def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, co
     Raises TooFewRowsError, TooFewPositivesError, or another of the FitError family.
     """
     check_enough(evidence, config)
-    data = fit_data(evidence.counts.cells(), signatures, _places(choice.derived, config))
+    data = fit_data(evidence.counts.cells(), signatures, _places(choice.derived, config), RowWeights.of(config))
     audited = audited_cells(data.cells, evidence, choice.derived, signatures, config)
-    cells = audited.fit
+    cells = believed(audited.fit, data.design_effect)
     families = {rule: make_family(rule, cells.signatures) for rule in choice.configuration.families}
     base = fit_base(choice.configuration.rung, cells, config)
     joint = fit_configuration(choice.configuration, cells, base, families, config).joint
@@ -62,15 +63,16 @@ def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, co
         slope_centre=joint.slope_centre,
         bin_weight=_bin_weight(data) if choice.configuration.slopes or choice.document.patches else np.ones(N_BINS),
     )
-    audited_families = [_family(families, rule, cells.signatures) for rule in family_rules(config)]
+    patched = [_family(families, rule, cells.signatures) for rule in fitted_rules(config)]
+    watched = [_family(families, rule, cells.signatures) for rule in family_rules(config)]
     choices = choice.document
     if choices.patches:
         # Before the level: the cells of the fit and the audits are of weeks, and on them the level of the last days is
         # a residual of everything, which patches would undo.
-        parts, tried = patch_parts(parts, audited, audited_families, config)
+        parts, tried = patch_parts(parts, audited, patched, config)
         choices = choices.model_copy(update={"patches": bool(parts.rounds), "patches_tried": tried})
     parts = replace(parts, level=_fit_level(parts, data, config))
-    return StructureFit(parts, choices, certify_parts(parts, audited, audited_families, config))
+    return StructureFit(parts, choices, certify_parts(parts, audited, watched, config))
 
 
 def refit_level(
@@ -84,7 +86,7 @@ def refit_level(
     names = () if derived is None else derived.names
     if derived != time_attributes(config, names):
         raise FitError(f"the structure uses {names} by {derived}, which is not configured; wait for the next structure")
-    data = fit_data(evidence.counts.cells(), signatures, _places(names, config))
+    data = fit_data(evidence.counts.cells(), signatures, _places(names, config), RowWeights.of(config))
     return _fit_level(parts, data, config)
 
 
@@ -114,13 +116,16 @@ def _fit_level(parts: MapParts, data: FitData, config: Config) -> float:
     cells = data.cells
     p = ServedMap(replace(parts, level=0.0)).at_centres(cells.grid_bin, cells.signature, cells.signatures)
     return fit_level(
-        np.log(p) - np.log1p(-p), data.level_labelled, data.level_positives, prior=config.calibration.level_prior
+        np.log(p) - np.log1p(-p),
+        data.level_labelled / data.level_design_effect,
+        data.level_positives / data.level_design_effect,
+        prior=config.calibration.level_prior,
     )
 
 
 def _bin_weight(data: FitData) -> NDArray[np.float64]:
     """(402,) decayed labelled rows of each grid bin, and one more, so that none is without weight."""
-    labelled, _ = data.cells.by_bin()
+    labelled, _ = believed(data.cells, data.design_effect).by_bin()
     return round_significant(labelled + 1.0)
 
 

@@ -36,7 +36,8 @@ from stream_calib.refit.configurations import Variant, variants
 from stream_calib.refit.configured_fit import ConfiguredFit, fit_base, fit_configuration
 from stream_calib.refit.decayed_counts import FitCells
 from stream_calib.refit.derived import derived_names, time_attributes
-from stream_calib.refit.labelled import PaneCells, fit_data, trailing_cells
+from stream_calib.refit.labelled import PaneCells, believed, fit_data, trailing_cells
+from stream_calib.refit.row_weights import RowWeights
 from stream_calib.snapshot.canonical import canonical_json, sha256_hex
 
 MOST_DAYS = 28
@@ -54,6 +55,7 @@ class ForwardDay:
     day: int
     """Days since 1970-01-01 UTC."""
     rows: int
+    """By weight, to the next whole number."""
     losses: tuple[float | None, ...]
     """Log-loss summed over the rows, of each variant in the order of `variants`; None: it could not be fitted."""
 
@@ -65,6 +67,7 @@ class ForwardEvidence:
         self.variants = variants(config)
         self._config, self._signatures = config, signatures
         self._derived = derived_names(config)
+        self._weights = RowWeights.of(config)
         self._days: deque[ForwardDay] = deque(maxlen=MOST_DAYS)
         self._last_day: int | None = None
         self._fitted: list[ConfiguredFit | None] = []
@@ -99,8 +102,8 @@ class ForwardEvidence:
         losses: list[float | None] = [None] * len(self.variants)
         rows = 0
         for places, derived in self._by_derived():
-            cells = trailing_cells(panes, self._signatures, time_attributes(self._config, derived)).cells
-            rows = int(cells.labelled.sum())
+            cells = trailing_cells(panes, self._signatures, time_attributes(self._config, derived), self._weights).cells
+            rows = round(float(cells.labelled.sum()))
             if not rows:
                 return
             families = _families([self.variants[i] for i in places], cells)
@@ -117,7 +120,8 @@ class ForwardEvidence:
         patches: PatchRound | None = None
         for places, derived in self._by_derived():
             places_of = [self._derived.index(name) for name in derived]
-            cells = fit_data(fit_cells, self._signatures, places_of).cells
+            data = fit_data(fit_cells, self._signatures, places_of, self._weights)
+            cells = believed(data.cells, data.design_effect)
             families = _families([self.variants[i] for i in places], cells)
             bases = {}
             for i in places:

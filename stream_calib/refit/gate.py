@@ -29,6 +29,7 @@ from stream_calib.calibration.metrics import LOG_LOSS_CLIP, auc_of_counts, log_l
 from stream_calib.config import RefitSection
 from stream_calib.refit.figures import rounded_figure
 from stream_calib.refit.roles import overlap
+from stream_calib.refit.row_weights import CellWeights
 from stream_calib.snapshot.report import GateReason, GateReport, HarmedGroup
 
 Z = 1.645
@@ -54,11 +55,13 @@ class GateCells:
     day: NDArray[np.int64]
     unit_bucket: NDArray[np.uint8]
     labelled: NDArray[np.int64]
+    """Counts, as the next: how many rows there are is asked of them, and figures are made by weight."""
     positives: NDArray[np.int64]
     served: NDArray[np.float64]
     """Probability served now."""
     candidate: NDArray[np.float64]
     families: Sequence[GateGroups]
+    weights: CellWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,10 @@ class GateWindow:
 
 @dataclass(frozen=True, slots=True)
 class _Losses:
+    """Everything by weight."""
+
+    labelled: NDArray[np.float64]
+    positives: NDArray[np.float64]
     served: NDArray[np.float64]
     """(k,) summed over the rows of a cell, as the others."""
     gain: NDArray[np.float64]
@@ -116,17 +123,17 @@ def judge_candidate(cells: GateCells, window: GateWindow, config: RefitSection) 
 
 def _compare(cells: GateCells, report: GateReport, config: RefitSection) -> GateReport:
     losses = _losses(cells)
-    rows = report.rows
+    rows = float(losses.labelled.sum())
     gain, loss = float(losses.gain.sum()) / rows, float(losses.served.sum()) / rows
     everything = np.zeros(len(cells.day), np.intp)
-    (error_days,) = _block_errors(cells.day, everything, 1, losses.gain, cells.labelled)
-    (error_buckets,) = _block_errors(cells.unit_bucket, everything, 1, losses.gain, cells.labelled)
+    (error_days,) = _block_errors(cells.day, everything, 1, losses.gain, losses.labelled)
+    (error_buckets,) = _block_errors(cells.unit_bucket, everything, 1, losses.gain, losses.labelled)
     # A single day, or a single bucket, says nothing of its own variance; the other one stands. Where both are single,
     # what remains is the variance that the labels have by the probabilities themselves.
     errors = [e for e in (error_days, error_buckets) if not math.isnan(e)]
     lower = gain - Z * (max(errors) if errors else math.sqrt(float(losses.label_variance.sum())) / rows)
-    auc_served = auc_of_counts(cells.served, cells.labelled, cells.positives)
-    auc_candidate = auc_of_counts(cells.candidate, cells.labelled, cells.positives)
+    auc_served = auc_of_counts(cells.served, losses.labelled, losses.positives)
+    auc_candidate = auc_of_counts(cells.candidate, losses.labelled, losses.positives)
     harmed, underpowered = _groups(cells, losses)
     reasons: list[GateReason] = []
     if report.kind == "structure" and gain <= 0:
@@ -159,16 +166,21 @@ def _compare(cells: GateCells, report: GateReport, config: RefitSection) -> Gate
 
 
 def _losses(cells: GateCells) -> _Losses:
-    labelled, positives = cells.labelled.astype(np.float64), cells.positives.astype(np.float64)
+    labelled, positives = cells.weights.weighted(cells.labelled, cells.positives)
     served = np.clip(cells.served, LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
     candidate = np.clip(cells.candidate, LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
     middle = (served + candidate) / 2
     gain_positive = np.log(candidate) - np.log(served)
     gain_negative = np.log1p(-candidate) - np.log1p(-served)
+    # What a row of the label's weight adds: the negatives' weight, and as far as a label would be positive the other.
+    negative, positive = cells.weights.negative, cells.weights.positive
+    mean_weight = negative + (positive - negative) * (1 - middle)
     return _Losses(
+        labelled,
+        positives,
         log_loss_sums(cells.served, labelled, positives),
         positives * gain_positive + (labelled - positives) * gain_negative,
-        labelled * middle * (1 - middle) * (gain_positive - gain_negative) ** 2,
+        labelled * middle * (1 - middle) * (gain_positive - gain_negative) ** 2 * mean_weight,
     )
 
 
@@ -177,14 +189,14 @@ def _block_errors(
     group: NDArray[np.intp],
     groups: int,
     gain: NDArray[np.float64],
-    labelled: NDArray[np.int64],
+    labelled: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """(groups,) standard errors of each group's mean gain with these blocks; nan with fewer than two blocks."""
     distinct, place = np.unique(block, return_inverse=True)
     cell = group * len(distinct) + place
     size = groups * len(distinct)
     gains = np.bincount(cell, gain, size).reshape(groups, -1)
-    rows = np.bincount(cell, labelled.astype(np.float64), size).reshape(groups, -1)
+    rows = np.bincount(cell, labelled, size).reshape(groups, -1)
     total = rows.sum(axis=1)
     blocks = (rows > 0).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -208,13 +220,14 @@ def _groups(cells: GateCells, losses: _Losses) -> tuple[list[HarmedGroup], list[
     for family in cells.families:
         inside = family.group_of >= 0
         group, size = family.group_of[inside], len(family.names)
-        labelled, gain = cells.labelled[inside], losses.gain[inside]
-        rows = np.bincount(group, labelled.astype(np.float64), size)
-        mean = np.bincount(group, gain, size) / np.maximum(rows, 1)
-        loss = np.bincount(group, losses.served[inside], size) / np.maximum(rows, 1)
+        labelled, gain = losses.labelled[inside], losses.gain[inside]
+        rows = np.bincount(group, cells.labelled[inside], size)
+        weight = np.maximum(np.bincount(group, labelled, size), 1)  # no row weighs less than 1
+        mean = np.bincount(group, gain, size) / weight
+        loss = np.bincount(group, losses.served[inside], size) / weight
         # A small group may hold labels of one class only, whose gains are all alike: the variance that its labels have
         # by the probabilities themselves is the least that is believed.
-        single = np.sqrt(np.bincount(group, losses.label_variance[inside], size)) / np.maximum(rows, 1)
+        single = np.sqrt(np.bincount(group, losses.label_variance[inside], size)) / weight
         by_day = _block_errors(cells.day[inside], group, size, gain, labelled)
         by_bucket = _block_errors(cells.unit_bucket[inside], group, size, gain, labelled)
         error = np.maximum(single, np.maximum(by_day, by_bucket))

@@ -18,6 +18,7 @@ from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.gate import GateCells, GateGroups, GateWindow
 from stream_calib.refit.groups import family_rules
 from stream_calib.refit.labelled import trailing_cells
+from stream_calib.refit.row_weights import RowWeights
 from stream_calib.refit.settings import DAY_MS
 from stream_calib.snapshot.compiled import compile_snapshot, time_attributes
 from stream_calib.snapshot.model import ResolvedSnapshot
@@ -43,24 +44,26 @@ def gate_cells(
 
     Days are counted back from the last pane, so that the window has no broken ones.
     """
-    plain = trailing_cells(evidence.gate_panes, signatures, None)
+    weights = RowWeights.of(config)
+    plain = trailing_cells(evidence.gate_panes, signatures, None, weights)
     cells = plain.cells
     families = [make_family(rule, cells.signatures) for rule in family_rules(config)]
 
     def at_centres(judged: JudgedMap) -> NDArray[np.float64]:
         own = cells
         if judged.derived is not None:
-            own = trailing_cells(evidence.gate_panes, signatures, judged.derived).cells
+            own = trailing_cells(evidence.gate_panes, signatures, judged.derived, weights).cells
         return judged.served.at_centres(own.grid_bin, own.signature, own.signatures)
 
     return GateCells(
         day=(evidence.last_pane - plain.pane) * config.windows.pane_ms // DAY_MS,
         unit_bucket=plain.unit_bucket,
-        labelled=cells.labelled.astype(np.int64),
-        positives=cells.positives.astype(np.int64),
+        labelled=plain.labelled_rows,
+        positives=plain.positive_rows,
         served=CENTRE_SCORE[cells.grid_bin] if served is None else at_centres(served),
         candidate=at_centres(candidate),
         families=[GateGroups(family.names, family.group_of[cells.signature]) for family in families],
+        weights=plain.weights,
     )
 
 

@@ -6,6 +6,12 @@ from stream_calib.calibration.groups import FamilyRule, family_rule, predicate_r
 from stream_calib.config import Config
 
 
+def fitted_rules(config: Config) -> list[FamilyRule]:
+    """Those among `family_rules` that the map may have; the others are only watched (`scores.audit_only`)."""
+    audit_only = set(config.scores.audit_only)
+    return [rule for rule in family_rules(config) if not audit_only & {rule.predicate, *rule.attributes}]
+
+
 def family_rules(config: Config) -> list[FamilyRule]:
     """Every configured attribute alone, then the configured intersections, then the predicates."""
     attributes = list(config.scores.attributes)

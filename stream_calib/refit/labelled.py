@@ -1,9 +1,10 @@
-"""Cells as fits, audits and the gate take them: with signatures of values, those derived from time at the end."""
+"""Cells as fits, audits and the gate take them: rows by their weight, and signatures of values, those derived from time
+at the end. This and `reference.py` are where counts become weights."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,11 @@ from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.decayed_counts import FitCells
+from stream_calib.refit.row_weights import CellWeights, RowWeights
 from stream_calib.windows.cells import EMPTY_MATURED, MaturedCells
+
+UNWEIGHTED = RowWeights()
+"""Nothing was thinned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +34,15 @@ class PaneCells:
 
 @dataclass(frozen=True, slots=True)
 class FitData:
-    """The fit buckets' cells that have labelled rows at either time scale; columns (k,)."""
+    """The fit buckets' cells that have labelled rows at either time scale, by weight; columns (k,)."""
 
     cells: LabelledCells
     """Decayed at the half-life of the structure."""
     level_labelled: NDArray[np.float64]
     level_positives: NDArray[np.float64]
+    design_effect: float
+    """Of the weights, see `CellWeights.design_effect`."""
+    level_design_effect: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +50,55 @@ class TrailingCells:
     """The cells of complete panes one after the other, not summed; columns (k,)."""
 
     cells: LabelledCells
+    """By weight."""
     pane: NDArray[np.int64]
     unit_bucket: NDArray[np.uint8]
+    labelled_rows: NDArray[np.int64]
+    """Counts."""
+    positive_rows: NDArray[np.int64]
+    weights: CellWeights
 
 
-def fit_data(cells: FitCells, signatures: Signatures, derived: Sequence[int] = ()) -> FitData:
+def fit_data(
+    cells: FitCells, signatures: Signatures, derived: Sequence[int] = (), weights: RowWeights = UNWEIGHTED
+) -> FitData:
     """`derived`: places, among the derived attributes that are counted, of those that the signatures end with."""
     chosen = (cells.labelled > 0) | (cells.level_labelled > 0)
-    values, place = signature_values(cells.signature[chosen], signatures)
+    values, place, inverse_rate = signature_values(cells.signature[chosen], signatures, weights)
     if derived:
         values, place = _extended(values, place, cells.derived[chosen], cells.derived_values, derived)
-    columns = [
-        column[chosen] for column in (cells.labelled, cells.positives, cells.level_labelled, cells.level_positives)
-    ]
+    counts = cells.labelled[chosen], cells.positives[chosen]
+    level_counts = cells.level_labelled[chosen], cells.level_positives[chosen]
+    of_cells = weights.of_cells(inverse_rate)
+    columns = [*of_cells.weighted(*counts), *of_cells.weighted(*level_counts)]
     grid_bin = cells.grid_bin[chosen]
-    if len(derived) < len(cells.derived_values[0] if cells.derived_values else ()):
+    if weights.keep_rates or len(derived) < len(cells.derived_values[0] if cells.derived_values else ()):
         # Cells that differed in what is left out now are one.
         width = int(grid_bin.max(initial=0)) + 1
         keys, member = np.unique(place * width + grid_bin, return_inverse=True)
         place, grid_bin = keys // width, (keys % width).astype(np.uint16)
         columns = [np.bincount(member, column, len(keys)).astype(np.float64) for column in columns]
     labelled, positives, level_labelled, level_positives = columns
-    return FitData(LabelledCells(values, place, grid_bin, labelled, positives), level_labelled, level_positives)
+    return FitData(
+        LabelledCells(values, place, grid_bin, labelled, positives),
+        level_labelled,
+        level_positives,
+        of_cells.design_effect(*counts),
+        of_cells.design_effect(*level_counts),
+    )
 
 
-def trailing_cells(panes: Sequence[PaneCells], signatures: Signatures, derived: TimeAttributes | None) -> TrailingCells:
+def believed(cells: LabelledCells, design_effect: float) -> LabelledCells:
+    """The cells with as many rows as their weights are worth, for what sets rows against a prior or a ridge."""
+    return replace(cells, labelled=cells.labelled / design_effect, positives=cells.positives / design_effect)
+
+
+def trailing_cells(
+    panes: Sequence[PaneCells],
+    signatures: Signatures,
+    derived: TimeAttributes | None,
+    weights: RowWeights = UNWEIGHTED,
+) -> TrailingCells:
     """The cells of those of the panes that are complete; their signatures end with the derived values, if any."""
     complete = [p for p in panes if p.complete]
     cells, sizes = EMPTY_MATURED, [len(p.cells.labelled) for p in complete]
@@ -75,23 +107,30 @@ def trailing_cells(panes: Sequence[PaneCells], signatures: Signatures, derived: 
             *(np.concatenate([getattr(p.cells, name) for p in complete]) for name in MaturedCells.__slots__)
         )
     pane = np.repeat(np.array([p.pane for p in complete], dtype=np.int64), sizes)
-    values, place = signature_values(cells.signature, signatures)
+    values, place, inverse_rate = signature_values(cells.signature, signatures, weights)
     if derived is not None:
         place, values = derived.extend(place, values, pane)
+    of_cells = weights.of_cells(inverse_rate)
     return TrailingCells(
-        cells=LabelledCells(
-            values, place, cells.grid_bin, cells.labelled.astype(np.float64), cells.positives.astype(np.float64)
-        ),
+        cells=LabelledCells(values, place, cells.grid_bin, *of_cells.weighted(cells.labelled, cells.positives)),
         pane=pane,
         unit_bucket=cells.unit_bucket,
+        labelled_rows=cells.labelled,
+        positive_rows=cells.positives,
+        weights=of_cells,
     )
 
 
-def signature_values(hashes: NDArray[np.uint64], signatures: Signatures) -> tuple[list[Signature], NDArray[np.intp]]:
-    """The distinct signatures' values, in the order of their hashes, and (k,) the place of each cell's among them."""
+def signature_values(
+    hashes: NDArray[np.uint64], signatures: Signatures, weights: RowWeights
+) -> tuple[list[Signature], NDArray[np.intp], NDArray[np.float64]]:
+    """The attribute values of k cells' signatures: the distinct ones, in the order of their hashes, (k,) the place of
+    each cell's among them, and (k,) 1 / its keep rate."""
     distinct, place = np.unique(hashes, return_inverse=True)
     dictionary = signatures(distinct.tolist())
-    return [tuple(dictionary[h]) for h in distinct.tolist()], place.astype(np.intp)
+    values, of_signature, inverse_rate = weights.of_signatures([tuple(dictionary[h]) for h in distinct.tolist()])
+    place = place.reshape(-1)
+    return values, of_signature[place], inverse_rate[place]
 
 
 def _extended(

@@ -14,6 +14,7 @@ from stream_calib.drift.psi_reference import reference_group
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.labelled import signature_values
+from stream_calib.refit.row_weights import RowWeights
 from stream_calib.snapshot.model import PsiGroupDocument, ReferenceDocument
 
 
@@ -25,16 +26,18 @@ def build_reference(evidence: Evidence, signatures: Signatures, config: Config) 
     cells, windows = evidence.counts.cells(), list(evidence.windows)
     attributes = list(config.scores.attributes)
     signature = np.concatenate([cells.signature, *(w.winners.signature for w in windows)])
-    values, place = signature_values(signature, signatures)
+    values, place, inverse_rate = signature_values(signature, signatures, RowWeights.of(config))
     own, past = place[: len(cells.signature)], place[len(cells.signature) :]
     past_window = np.repeat(np.arange(len(windows)), [len(w.winners.n) for w in windows])
     past_cell = past_window * N_BINS + _concatenated([w.winners.grid_bin for w in windows])
     past_rows = _concatenated([w.winners.n for w in windows])
+    # A score counts by its keep rate alone: it has no label yet. The noise that weights add is in the design effect.
+    winners, past_weight = cells.winners * inverse_rate[: len(own)], past_rows * inverse_rate[len(own) :]
 
     def watch(attribute: str | None, value: str | None, member: NDArray[np.bool_]) -> PsiGroupDocument:
         inside, before = member[own], member[past]
-        histogram = np.bincount(cells.grid_bin[inside], cells.winners[inside], N_BINS).astype(np.float64)
-        counts = np.bincount(past_cell[before], past_rows[before], len(windows) * N_BINS).astype(np.int64)
+        histogram = np.bincount(cells.grid_bin[inside], winners[inside], N_BINS).astype(np.float64)
+        counts = np.rint(np.bincount(past_cell[before], past_weight[before], len(windows) * N_BINS)).astype(np.int64)
         made = reference_group(attribute, value, histogram, counts.reshape(-1, N_BINS), config.drift.psi_bins)
         return PsiGroupDocument(
             attribute=attribute,
@@ -45,10 +48,10 @@ def build_reference(evidence: Evidence, signatures: Signatures, config: Config) 
         )
 
     groups = [watch(None, None, np.ones(len(values), dtype=bool))]
-    least = config.drift.min_mass * float(cells.winners.sum())
+    least = config.drift.min_mass * float(winners.sum())
     for name in attributes:
         family = make_family(family_rule((name,), attributes), values)
-        mass = np.bincount(family.group_of[own] + 1, cells.winners, len(family.keys) + 1)[1:]
+        mass = np.bincount(family.group_of[own] + 1, winners, len(family.keys) + 1)[1:]
         for i in np.flatnonzero(mass >= least).tolist():
             groups.append(watch(name, family.keys[i][0], family.group_of == i))
     panes = max(len(windows) * evidence.window_panes, 1)

@@ -53,4 +53,12 @@ def config_hash(config: Config) -> str:
         "refit": config.refit.model_dump(mode="json"),
         "drift": config.drift.model_dump(mode="json"),
     }
+    # Named only where they are configured, so that requests of before they existed keep their hash.
+    if config.scores.audit_only:
+        document["audit_only"] = sorted(config.scores.audit_only)
+    if config.scores.keep_rate is not None:
+        document["keep_rate"] = True
+    for name in ("keep_rate_positives", "keep_rate_negatives"):
+        if getattr(config.labels, name) != 1.0:
+            document[name] = getattr(config.labels, name)
     return sha256_hex(canonical_json(document))

@@ -110,7 +110,7 @@ def test_the_deciding_cell_is_the_one_whose_bound_is_alpha() -> None:
     # One bin near p = .01, whose tolerance is small, and one near .65.
     cells = Bent((22, 66), (0.02, -0.1)).cells(20_000)
     parts = MapParts(fit_base("identity", cells, made), ())
-    audited = AuditedCells(cells, (cells, cells), cells)
+    audited = AuditedCells(cells, (cells, cells), cells, 1.0)
     found = certify_parts(parts, audited, [], made)
     raw = certify(
         audit(cells, ServedCells(parts).on(cells), [make_family(EVERYTHING, cells.signatures)], audit_target(made)),

@@ -10,6 +10,7 @@ from scipy.special import expit, logit
 
 from stream_calib.config import RefitSection
 from stream_calib.refit.gate import GateCells, GateGroups, GateWindow, judge_candidate
+from stream_calib.refit.row_weights import RowWeights
 from stream_calib.snapshot.report import GateCode, GateReport
 
 CONFIG = RefitSection()
@@ -51,6 +52,7 @@ class Data:
             served,
             candidate,
             [GateGroups(self.names, self.group.astype(np.intp))],
+            RowWeights().of_cells(np.ones(len(self.label))),
         )
         return judge_candidate(cells, window(kind, **change), config)
 
