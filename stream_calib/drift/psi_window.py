@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.drift.psi import PsiReference
-from stream_calib.events.keep_rates import rate_of
 
 _MOST_CACHED = 200_000
 """Signatures whose values and groups are kept in memory; beyond this they are asked for again."""
@@ -26,11 +25,15 @@ class PsiWindow:
     """Counts of the last `panes` closed panes. The sums are exact integers, however the window got there."""
 
     def __init__(
-        self, panes: int, attributes: Sequence[str], signatures: Signatures, *, keep_rates: bool = False
+        self,
+        panes: int,
+        attributes: Sequence[str],
+        signatures: Signatures,
+        weight_of: Callable[[tuple[str, ...]], float] | None = None,
     ) -> None:
-        """`keep_rates`: signatures end with the rate at which such events were kept, and count 1 / rate each."""
+        """`weight_of`: what a score of a signature counts for, at least 1; None: 1 always."""
         self.panes = panes
-        self._keep_rates = keep_rates
+        self._weight_of = weight_of
         self._attributes = tuple(attributes)
         self._signatures = signatures
         self._kept: deque[tuple[int, NDArray[np.uint64], NDArray[np.uint16], NDArray[np.int64]]] = deque()
@@ -57,7 +60,7 @@ class PsiWindow:
         without a reference. A copy."""
         if self._reference is None:
             return None
-        return (self._sums + _WEIGHT_ONE // 2) // _WEIGHT_ONE if self._keep_rates else self._sums.copy()
+        return self._sums.copy() if self._weight_of is None else (self._sums + _WEIGHT_ONE // 2) // _WEIGHT_ONE
 
     def clear(self) -> None:
         """Forgets all panes."""
@@ -111,7 +114,7 @@ class PsiWindow:
         missing = [h for h in dict.fromkeys(hashes) if h not in self._groups]
         if missing:
             self._learn(missing)
-        if self._keep_rates:
+        if self._weight_of is not None:
             n = n * np.fromiter((self._weights[h] for h in hashes), dtype=np.int64, count=len(hashes))
         members = [self._groups[h] for h in hashes]
         lengths = np.fromiter((len(m) for m in members), dtype=np.int64, count=len(members))
@@ -127,5 +130,5 @@ class PsiWindow:
             values = self._values[h]
             found = [self._group_of[i][values[i]] for i in self._group_of if values[i] in self._group_of[i]]
             self._groups[h] = np.array(self._everything + found, dtype=np.int64)
-            if self._keep_rates:
-                self._weights[h] = round(_WEIGHT_ONE / rate_of(values[-1]))
+            if self._weight_of is not None:
+                self._weights[h] = round(_WEIGHT_ONE * self._weight_of(values))

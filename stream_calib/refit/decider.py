@@ -13,6 +13,7 @@ from stream_calib.drift.psi_window import PsiWindow, Signatures
 from stream_calib.drift.step import DetectorState, PaneCounts, PaneFacts, step
 from stream_calib.events.contracts import ModelKey
 from stream_calib.refit.roles import IS_FIT, ROLES
+from stream_calib.refit.row_weights import RowWeights
 from stream_calib.refit.settings import config_hash, panes_of, step_config
 from stream_calib.snapshot.canonical import canonical_json, content_id
 from stream_calib.snapshot.decision_log import DecisionLog, Request
@@ -58,7 +59,7 @@ class Decider:
             panes_of(config.drift.psi_window_ms, self._pane_ms),
             list(config.scores.attributes),
             signatures,
-            keep_rates=config.scores.keep_rate is not None,
+            RowWeights.of(config).of_score,
         )
         self._reference_of = reference_of
         self._state: tuple[str | None, DetectorState] = (None, DetectorState())

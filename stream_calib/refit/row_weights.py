@@ -7,7 +7,7 @@ the events as they were before the thinning. How many rows there were for it is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -47,6 +47,11 @@ class RowWeights:
         places: dict[Signature, int] = {}
         place = np.array([places.setdefault(s[:-1], len(places)) for s in signatures], dtype=np.intp)
         return list(places), place, np.array([1.0 / rate_of(s[-1]) for s in signatures], dtype=np.float64)
+
+    @property
+    def of_score(self) -> Callable[[Signature], float] | None:
+        """What a score of a signature counts for, by its keep rate alone: it has no label yet. None: all count 1."""
+        return (lambda signature: 1.0 / rate_of(signature[-1])) if self.keep_rates else None
 
     def of_cells(self, inverse_rate: NDArray[np.float64]) -> CellWeights:
         """Of cells (k,) with these 1 / keep rate."""
