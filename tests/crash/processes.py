@@ -85,7 +85,11 @@ class Processes:
             code = one.process.process.poll()
             if code is None:
                 self._let_go_on(one)
-            elif code == -signal.SIGKILL or (one.leaving and _left(code, one.process.output)):
+            elif (
+                code == -signal.SIGKILL
+                or _in_vain(code, one.process.output)
+                or (one.leaving and _left(code, one.process.output))
+            ):
                 if one.met is not None and one.met.how == "kill" and code == -signal.SIGKILL:
                     self.happened.append(one.met)
                 self._slots[n] = self._filled(one.roles, one.next)
@@ -108,6 +112,12 @@ class Processes:
 
 def _stands_still(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def _in_vain(code: int, output: Path) -> bool:
+    """Whether it was started while the log was away: it says so and ends, for its supervisor to start it again."""
+    said = output.read_text(errors="replace")
+    return code == 1 and "workers.run: running " not in said and "do not answer" in said
 
 
 def _left(code: int, output: Path) -> bool:
