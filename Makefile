@@ -6,12 +6,12 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 # Tests wait for servers more than they compute; more at once make small machines miss deadlines.
 TEST_PROCESSES ?= 3
-# make faults: how often, and over how many days of flights.
+# make faults and make crash: how often; make faults: over how many days of flights.
 RUNS ?= 5
 DAYS ?= 12
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast faults test-compose test-deploy lint format lock docs pictures
+.PHONY: help setup demo test test-fast faults crash test-compose test-deploy lint format lock docs pictures
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
@@ -33,6 +33,9 @@ faults: setup ## Processes and servers on a real Kafka die, hang and come back, 
 			tests/integration/test_kafka_members.py tests/integration/test_kafka_faults.py \
 			tests/integration/test_kafka_operators.py $(PYTEST_ARGS) || exit 1; \
 	done
+
+crash: setup ## The crash matrix, random faults and an oracle: make crash RUNS=300 SEED=7 CRASH_ARGS="--redis cluster", make crash SCRIPT=file
+	$(BIN)/python -m tests.crash $(if $(SCRIPT),--script $(SCRIPT),--runs $(RUNS) $(if $(SEED),--seed $(SEED))) $(CRASH_ARGS)
 
 test-compose: setup ## docker compose up for real, looked at, and down; brings an engine and base images where there are none
 	$(BIN)/python -m pytest -m deploy -s $(PYTEST_ARGS) tests/compose

@@ -167,7 +167,7 @@ class Closer:
         if not found:
             return False
         blobs = {PaneNames.of(pane).scored: cells.pack() for pane, cells in found.items()}
-        if self._commit("close", Commit(at.expect("closed", "inputs"), {"closed": str(max(found))}, {}, blobs)):
+        if self._commit("closer.close", Commit(at.expect("closed", "inputs"), {"closed": str(max(found))}, {}, blobs)):
             for pane, cells in found.items():
                 self._committed.remember_scored(pane, cells)
         return True
@@ -202,7 +202,8 @@ class Closer:
             return False
         # `closed` too: a state that was rolled back between the reads must not get panes matured that are not closed.
         fields = {"matured": str(max(found)), "matured_chain": chain_hash}
-        if self._commit("mature", Commit(at.expect("matured", "matured_chain", "closed", "inputs"), fields, {}, blobs)):
+        expect = at.expect("matured", "matured_chain", "closed", "inputs")
+        if self._commit("closer.mature", Commit(expect, fields, {}, blobs)):
             for pane, value in found.items():
                 self._committed.remember_matured(pane, *value)
         return True
@@ -221,7 +222,7 @@ class Closer:
             if log.open_request is not None:
                 return self._expire(log.open_request, at)
             change = self._decided(self._decider, at, detector, log, last)
-        self._commit("decide", change)
+        self._commit("closer.decide", change)
         return True
 
     def _decided(self, decider: PaneDecider, at: Cursors, detector: str | None, log: DecisionLog, last: int) -> Commit:
@@ -248,10 +249,10 @@ class Closer:
         # All that the decision was made from: a state that was rolled back meanwhile may hold other cells.
         return Commit(at.expect("decided", "tip", "matured", "matured_chain", "closed"), fields, appends)
 
-    def _commit(self, what: str, change: Commit) -> bool:
-        fault_points.before(f"closer.{what}")
+    def _commit(self, call: str, change: Commit) -> bool:
+        fault_points.before(call)
         done = self._state.commit(change)
-        fault_points.after(f"closer.{what}")
+        fault_points.after(call)
         return done
 
     def _expire(self, request: Request, at: Cursors) -> bool:

@@ -37,6 +37,7 @@ class Processes:
         self._deployed = deployed
         self.happened: list[Fault] = []
         """Fault points that were met."""
+        self._trace = deployed.folder / "reached.txt"
         self._slots = []
         for n, roles in enumerate(SLOTS):
             fault = next((fault for fault in armed if fault.slot == n), None)
@@ -49,12 +50,9 @@ class Processes:
 
     def _filled(self, roles: tuple[str, ...], fault: Fault | None, following: Fault | None = None) -> _Slot:
         environ = self._deployed.environ
-        if fault is not None:
-            environ[VARIABLE] = f"{fault.point}:{fault.count}:{fault.how}"
-        try:
-            process = self._deployed.start(*roles, module=_MODULE)
-        finally:
-            environ.pop(VARIABLE, None)
+        armed = None if fault is None else f"{fault.point}:{fault.count}:{fault.how}"
+        environ[VARIABLE] = armed or f"trace:{self._trace}"
+        process = self._deployed.start(*roles, module=_MODULE)
         process.expected = False  # its end is looked at here
         return _Slot(roles, process, fault, following)
 
@@ -105,6 +103,10 @@ class Processes:
         elif time.monotonic() >= one.goes_on_at_s:
             one.goes_on_at_s = None
             one.process.resume()
+
+    def reached(self) -> set[str]:
+        """Fault points that processes came to which were not to stop at one."""
+        return set(self._trace.read_text(encoding="utf-8").split())
 
     def last_words(self) -> str:
         return "\n".join(f"--- {one.process.output.name}\n{one.process.last_words()}" for one in self._slots)

@@ -66,6 +66,8 @@ class Run:
         self._due: list[tuple[float, Callable[[], None]]] = []
         self.happened: list[Fault] = []
         """What happened: fault points that were not met are missing."""
+        self.reached: set[str] = set()
+        """Fault points that the processes came to."""
 
     def perform(self) -> tuple[Findings, Deployment]:
         """Raises AssertionError where a process ends by itself, or the work does not come to its end."""
@@ -86,6 +88,7 @@ class Run:
             self._write_end()
             self._finish()
             self.happened += self._processes.happened
+            self.reached = self._processes.reached()
             return find(self._deployed), self._deployed
 
     def _deployment(self, state: StateServers) -> Deployment:

@@ -2,7 +2,8 @@
 
 It keeps everything in memory, looks at the whole of both logs at once, and has no shards, batches, workers or restarts,
 so nothing that the product has to get right can go wrong here in the same way. No label partition is ever left out of
-the minimum, and label times are taken as they are (granularity 1 ms).
+the minimum, and label times are taken as they are (granularity 1 ms). Scores are those of `blocks`, where those that are
+not sampled never come.
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ class Settings(NamedTuple):
     score_lateness_ms: int = 300_000
     label_lateness_ms: int = 3_600_000
     max_clock_skew_ms: int | None = None
+    broker_clock: bool = False
+    """The times at which the log took labels move their partition's clock."""
+    sample_rate: float = 1.0
 
 
 CLASSES = (
@@ -64,6 +68,7 @@ CLASSES = (
     "labels_unmatched",
     "labels_late",
     "labels_skewed",
+    "labels_unsampled",
 )
 
 
@@ -74,7 +79,8 @@ class Pane:
     matured: dict[tuple[int, int, int], tuple[int, int, int]] = field(default_factory=dict)
     """(unit bucket, signature, grid bin) -> (labelled, positives, unlabelled)."""
     classes: Counter[str] = field(default_factory=Counter)
-    """See CLASSES. Accepted events count in the pane of their own time, late and skewed ones in that of the clock."""
+    """See CLASSES. Accepted events count in the pane of their own time, the others in that of the clock before them
+    (that of their own clock, where they are their partition's first)."""
 
 
 @dataclass
@@ -130,7 +136,7 @@ def compute(
             first_clocks.append(first)
 
     # Labels likewise.
-    accepted_labels: list[tuple[str, int, int | None]] = []
+    accepted_labels: list[tuple[str, int, int | None, float]] = []
     label_clocks = []
     for label_log in label_logs:
         clock = -math.inf
@@ -140,11 +146,27 @@ def compute(
             if isinstance(entry, End):
                 clock = math.inf
                 continue
-            if isinstance(entry, Label):
+            if isinstance(entry, Label) and settings.broker_clock:
+                if entry.append_ms is None:
+                    raise ValueError(f"{entry} has no append time, which is its partition's clock")
+                reach = matured_before(clock, settings)
+                before, clock = clock, max(clock, entry.append_ms)
+                label_ms = int(clock) if entry.time_ms is None else entry.time_ms
+                if reach >= label_ms:
+                    panes[pane_of_clock(before, pane_ms)].classes["labels_late"] += 1
+                elif not is_sampled(entry.event_id, settings.sample_rate):
+                    at = clock if before == -math.inf else before
+                    panes[pane_of_clock(at, pane_ms)].classes["labels_unsampled"] += 1
+                else:
+                    accepted_labels.append((entry.event_id, label_ms, entry.label, reach))
+            elif isinstance(entry, Label):
                 if entry.time_ms is None:
                     if clock == -math.inf:
                         raise ValueError(f"{entry}: a tombstone before any record has no time")
-                    accepted_labels.append((entry.event_id, int(clock), None))
+                    if is_sampled(entry.event_id, settings.sample_rate):
+                        accepted_labels.append((entry.event_id, int(clock), None, -math.inf))
+                    else:
+                        panes[pane_of_clock(clock, pane_ms)].classes["labels_unsampled"] += 1
                     continue
                 if is_skewed(entry.time_ms, entry.append_ms, settings):
                     panes[pane_of_clock(clock, pane_ms)].classes["labels_skewed"] += 1
@@ -152,8 +174,12 @@ def compute(
                 if entry.time_ms < clock - settings.label_lateness_ms:
                     panes[pane_of_clock(clock, pane_ms)].classes["labels_late"] += 1
                     continue
-                accepted_labels.append((entry.event_id, entry.time_ms, entry.label))
-                clock = max(clock, entry.time_ms)
+                before, clock = clock, max(clock, entry.time_ms)
+                if is_sampled(entry.event_id, settings.sample_rate):
+                    accepted_labels.append((entry.event_id, entry.time_ms, entry.label, -math.inf))
+                else:
+                    at = clock if before == -math.inf else before
+                    panes[pane_of_clock(at, pane_ms)].classes["labels_unsampled"] += 1
             else:
                 clock = max(clock, entry.time_ms)
         label_clocks.append(clock)
@@ -170,15 +196,16 @@ def compute(
         if _wins_over(score, winners[key]):
             winners[key] = score
 
-    # Each label joins every winner of its id with score time < label time <= score time + horizon.
+    # Each label joins every winner of its id with score time < label time <= score time + horizon, where the winner's pane
+    # had not matured by the clock of the label's partition.
     winner_keys_of: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for key in winners:
         winner_keys_of[key[0]].append(key)
     best: dict[tuple[str, int], tuple[int, int | None]] = {}
-    for event_id, label_ms, label in accepted_labels:
+    for event_id, label_ms, label, reach in accepted_labels:
         matched = False
         for key in winner_keys_of[event_id]:
-            if winners[key].time_ms < label_ms <= winners[key].time_ms + horizon:
+            if reach <= winners[key].time_ms < label_ms <= winners[key].time_ms + horizon:
                 matched = True
                 if key not in best or rank(label_ms, label) > rank(*best[key]):
                     best[key] = (label_ms, label)
@@ -258,6 +285,19 @@ def last_full_pane(mark: float, pane_ms: int, first_pane: int) -> int:
     return max(int(mark) // pane_ms - 1, first_pane - 1)
 
 
+def matured_before(clock: float, settings: Settings) -> float:
+    """The end of the last pane that matures by a label partition's clock alone."""
+    if clock == -math.inf:
+        return -math.inf
+    final = clock - settings.label_lateness_ms - settings.horizon_ms
+    return final if final == math.inf else final // settings.pane_ms * settings.pane_ms
+
+
+def is_sampled(event_id: str, rate: float) -> bool:
+    """By a SplitMix64 finaliser of the id's fingerprint."""
+    return rate == 1 or mixed(fingerprint(event_id) ^ 0xB492B66FBE98F273) < int(rate * 2**64)
+
+
 def rank(label_ms: int, label: int | None) -> tuple[int, int]:
     """The greater wins: the newest; at equal times null before 0 before 1."""
     return (label_ms, {None: 2, 0: 1, 1: 0}[label])
@@ -282,10 +322,14 @@ def fingerprint(text: str) -> int:
 
 def unit_bucket(unit: str) -> int:
     """One of 20, by a SplitMix64 finaliser of the unit's fingerprint."""
-    z = fingerprint(unit) ^ 0x9AE16A3B2F90404F
+    return mixed(fingerprint(unit) ^ 0x9AE16A3B2F90404F) % 20
+
+
+def mixed(z: int) -> int:
+    """SplitMix64's finaliser."""
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & SIXTY_FOUR_ONES
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB & SIXTY_FOUR_ONES
-    return (z ^ (z >> 31)) % 20
+    return z ^ (z >> 31)
 
 
 def read_score(value: bytes, attributes: Sequence[str]) -> Score:
