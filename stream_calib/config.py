@@ -16,6 +16,7 @@ from stream_calib.config_connections import HttpSection, LogSection, RedisSectio
 from stream_calib.config_fusion import Fusion, FusionSection, check_fusion, fusion_of
 from stream_calib.config_models import ModelSection, ScoreModel, ScoreModelSection, check_models
 from stream_calib.config_records import LabelsSection, RecordsSection, ScoresSection
+from stream_calib.config_retention import KeptPanes, RetentionSection, kept_panes
 from stream_calib.config_values import DurationMs, DurationMsOrOff, Section, TopicName, duration_text
 from stream_calib.errors import ConfigurationError
 
@@ -225,6 +226,12 @@ class Config(Section):
     calibration: CalibrationSection = CalibrationSection()
     refit: RefitSection = RefitSection()
     drift: DriftSection = DriftSection()
+    retention: RetentionSection = RetentionSection()
+
+    def kept_panes(self) -> KeptPanes:
+        """How long what belongs to panes stays."""
+        windows, looked_at = self.windows, (self.refit.gate_window_ms, self.drift.psi_window_ms)
+        return kept_panes(self.retention, windows.pane_ms, windows.horizon_ms, windows.keep_panes, *looked_at)
 
     def score_models(self) -> tuple[ScoreModel, ...]:
         """The scores that a record may hold, in the order of their models in the output; at least one."""
@@ -270,6 +277,11 @@ class Config(Section):
                     f"{key} = {duration_text(window)} is not a whole number of panes "
                     f"(windows.pane = {duration_text(pane)}); windows are made of whole panes"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _archive_is_long_enough(self) -> Config:
+        self.kept_panes()
         return self
 
     @model_validator(mode="after")

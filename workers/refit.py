@@ -39,7 +39,7 @@ class ModelRefit:
     ) -> None:
         self.key, self._store, self._snapshots, self._refitter, self._member = key, store, snapshots, refitter, member
         self._token: str | None = None
-        self._renewed_at = 0
+        self._renewed_at = self._looked_at = 0
         self.answered = 0
 
     @property
@@ -51,7 +51,13 @@ class ModelRefit:
         """Answers the open request, if there is one and the lease is this process's."""
         if self._token is None or now_ms - self._renewed_at >= _RENEW_AFTER_MS:
             self._token, self._renewed_at = self._store.acquire_lease(REFIT_LEASE, self._member, _LEASE_MS), now_ms
-        if self._token is None or self._snapshots.log().open_request is None:
+        if self._token is None:
+            return None
+        if self._snapshots.log().open_request is None:
+            if self._looked_at != self._renewed_at:
+                self._looked_at = self._renewed_at
+                with self._lease_kept():
+                    self._refitter.keep_up()
             return None
         began_s = time.monotonic()
         with self._lease_kept():

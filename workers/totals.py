@@ -1,4 +1,5 @@
-"""Outcome classes of a model key so far: pane records, and counters of panes that have not matured or never will."""
+"""Outcome classes of a model key so far: pane records, what those that were dropped summed to, and counters of panes
+that have not matured or never will."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stream_calib.errors import StateError
+from stream_calib.windows.kept_panes import FIELD as KEPT
+from stream_calib.windows.kept_panes import kept_of
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_record
 from stream_calib.windows.shard_store import ShardStore
 from stream_calib.windows.state_store import StateStore
@@ -25,20 +28,27 @@ class Coverage(NamedTuple):
 
 
 def pane_records(state: StateStore, after: int | None = None) -> Iterator[PaneRecord]:
-    """The records of all matured panes (`after`: of those after this one), oldest first.
+    """The records that are kept of matured panes (`after`: of those after this one), oldest first.
 
-    Raises StateError where one is missing.
+    Raises StateError where one is missing, RecordsDroppedError where some were dropped meanwhile.
     """
-    found = state.read(("first_pane", "matured"))
-    if found["first_pane"] is None or found["matured"] is None:
+    found = state.read(("first_pane", "matured", KEPT))
+    kept = kept_of(found)
+    if kept is None or found["matured"] is None:
         return
-    first, last = int(found["first_pane"]), int(found["matured"])
+    first, last = kept.first_pane, int(found["matured"])
     for start in range(first if after is None else max(first, after + 1), last + 1, _BLOBS_A_READ):
         panes = range(start, min(start + _BLOBS_A_READ, last + 1))
         for pane, blob in zip(panes, state.blobs([PaneNames.of(p).record for p in panes]), strict=True):
             if blob is None:
+                if state.read((KEPT,))[KEPT] != found[KEPT]:
+                    raise RecordsDroppedError(f"the record of pane {pane} was dropped while it was read; read again")
                 raise StateError(f"pane {pane} is matured but has no record; the model key's state is damaged")
             yield decode_record(blob)
+
+
+class RecordsDroppedError(StateError):
+    """Pane records were dropped while they were read."""
 
 
 class OutcomeTotals:
@@ -69,11 +79,26 @@ class OutcomeTotals:
         return Coverage(len(self._newest), labelled, sum(record.unlabelled for record in self._newest))
 
     def _read_on(self) -> None:
-        fields = self._state.read(("first_pane", "matured"))
+        while True:
+            try:
+                return self._read_records()
+            except RecordsDroppedError:
+                self._forget()
+
+    def _read_records(self) -> None:
+        fields = self._state.read(("first_pane", "matured", KEPT))
+        kept = kept_of(fields)
         first, matured = (None if value is None else int(value) for value in (fields["first_pane"], fields["matured"]))
         if self._last is not None and (first != self._first or matured is None or matured < self._last):
             self._forget()  # the state was restored, or is another one
+        if self._last is not None and kept is not None and self._last < kept.first_pane - 1:
+            self._forget()  # what it lacks is dropped by now
+        if self._last is None and kept is not None and kept.counts:
+            self._first, self._last = first, kept.first_pane - 1
+            self._matured.update(kept.counts)
         for record in pane_records(self._state, self._last):
+            if self._last is not None and record.pane != self._last + 1:
+                raise RecordsDroppedError(f"records between panes {self._last} and {record.pane} were dropped")
             self._first = record.pane if self._first is None else self._first
             self._last = record.pane
             self._matured.update(record.counts)

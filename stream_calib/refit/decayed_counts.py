@@ -15,6 +15,24 @@ from stream_calib.windows.cells import MaturedCells
 _LABELLED, _POSITIVES, _WINNERS, _LEVEL_LABELLED, _LEVEL_POSITIVES = range(5)
 _LEAST_WAITING = 20_000
 """Cells that may wait before they are merged."""
+_SPENT_BITS = 10
+"""A cell that has decayed to 2^-10 rows is dropped; else every cell that ever was would stay for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountsState:
+    """The sums of a `DecayedCounts` in an order that depends on the panes alone: by signature, derived values, bin."""
+
+    step: int
+    """Panes that were added, less one."""
+    derived_values: tuple[tuple[str, ...], ...]
+    """Those that are in use, sorted."""
+    signature: NDArray[np.uint64]
+    derived: NDArray[np.intp]
+    """(k,) place in `derived_values`."""
+    grid_bin: NDArray[np.uint16]
+    sums: NDArray[np.int64]
+    """(5, k) in fixed point: labelled, positives, winners; labelled and positives at the half-life of the level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +84,8 @@ class DecayedCounts:
         if self._level.halves_before(self._step):
             self._merge()
             halve(self._sums[_LEVEL_LABELLED:])
+        if self._structure.halves_before(self._step):
+            self._drop_spent()
         if not len(cells.signature):
             return
         distinct, place = np.unique(cells.signature, return_inverse=True)
@@ -85,8 +105,39 @@ class DecayedCounts:
         if self._waiting_cells > max(len(self._key), _LEAST_WAITING):
             self._merge()
 
+    def restored_from(self, state: CountsState) -> DecayedCounts:
+        """One of the same half-lives that goes on from `state`, to the same bits as the one that it was taken of."""
+        made = DecayedCounts(self._structure.half_life_panes, self._level.half_life_panes)
+        made._step = state.step
+        changed = np.ones(len(state.signature), dtype=bool)
+        changed[1:] = (state.signature[1:] != state.signature[:-1]) | (state.derived[1:] != state.derived[:-1])
+        first = np.flatnonzero(changed)
+        pairs = zip(state.signature[first].tolist(), state.derived[first].tolist(), strict=True)
+        made._numbers = {(s, state.derived_values[d]): number for number, (s, d) in enumerate(pairs)}
+        made._key = (np.cumsum(changed) - 1) * N_BINS + state.grid_bin.astype(np.int64)
+        made._sums = state.sums.copy()
+        return made
+
     def cells(self) -> FitCells:
         """The decayed rows as of the last pane, in which each row of that pane counts 1."""
+        state = self.state()
+        step = max(state.step, 0)
+        labelled, positives, winners = self._structure.rows(state.sums[:3], step)
+        level_labelled, level_positives = self._level.rows(state.sums[3:], step)
+        return FitCells(
+            state.signature,
+            state.derived,
+            state.grid_bin,
+            labelled,
+            positives,
+            winners,
+            level_labelled,
+            level_positives,
+            state.derived_values,
+        )
+
+    def state(self) -> CountsState:
+        """The sums as they are."""
         self._merge()
         derived_values = tuple(sorted({derived for _, derived in self._numbers}))
         derived_place = {derived: i for i, derived in enumerate(derived_values)}
@@ -96,20 +147,28 @@ class DecayedCounts:
         rank[np.lexsort((derived, signature))] = np.arange(len(signature))
         number, grid_bin = np.divmod(self._key, N_BINS)
         order = np.argsort(rank[number] * N_BINS + grid_bin)
-        sums, step, number = self._sums[:, order], max(self._step, 0), number[order]
-        labelled, positives, winners = self._structure.rows(sums[:3], step)
-        level_labelled, level_positives = self._level.rows(sums[3:], step)
-        return FitCells(
+        number = number[order]
+        return CountsState(
+            self._step,
+            derived_values,
             signature[number],
             derived[number],
             grid_bin[order].astype(np.uint16),
-            labelled,
-            positives,
-            winners,
-            level_labelled,
-            level_positives,
-            derived_values,
+            self._sums[:, order],
         )
+
+    def _drop_spent(self) -> None:
+        """After the halving of the structure's sums, so that it is the same whatever was merged when."""
+        self._merge()
+        spent = self._sums[_WINNERS] <= max(1, self._structure.weight(self._step) >> _SPENT_BITS)
+        spent &= self._sums[_LEVEL_LABELLED] <= max(1, self._level.weight(self._step) >> _SPENT_BITS)
+        if not spent.any():
+            return
+        number, grid_bin = np.divmod(self._key[~spent], N_BINS)
+        used, place = np.unique(number, return_inverse=True)
+        names = list(self._numbers)
+        self._numbers = {names[n]: new for new, n in enumerate(used.tolist())}
+        self._key, self._sums = place * N_BINS + grid_bin, self._sums[:, ~spent]
 
     def _merge(self) -> None:
         if not self._waiting:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stream_calib.config import Config
 from stream_calib.drift.coverage import CoverageState, judge
-from stream_calib.refit.decayed_counts import DecayedCounts
+from stream_calib.refit.decayed_counts import CountsState, DecayedCounts
 from stream_calib.refit.derived import derived_names, time_attributes
 from stream_calib.refit.labelled import PaneCells
 from stream_calib.refit.roles import IS_AUDITED, IS_FIT, IS_GATE
@@ -33,6 +33,18 @@ class PastWindow:
 
     winners: ScoredCells
     labelled: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSums:
+    """What a checkpoint holds."""
+
+    last_pane: int
+    cells_sha256: str
+    fit_rows: int
+    fit_positives: int
+    coverage: CoverageState
+    counts: CountsState
 
 
 class Evidence:
@@ -65,6 +77,22 @@ class Evidence:
         self._coverage = CoverageState()
         self._derived = time_attributes(config, derived_names(config))
         self._pane_ms = pane_ms
+
+    @classmethod
+    def restored(cls, first_pane: int, sums: EvidenceSums, config: Config) -> Evidence:
+        """Goes on behind the pane of `sums`. What is read of it pane by pane is whole, and the same as that of evidence
+        which began at `first_pane`, when it has advanced by `Config.kept_panes().refit` panes."""
+        made = cls(first_pane, config)
+        made.next_pane, made.cells_sha256 = sums.last_pane + 1, sums.cells_sha256
+        made.fit_rows, made.fit_positives, made._coverage = sums.fit_rows, sums.fit_positives, sums.coverage
+        made.counts = made.counts.restored_from(sums.counts)
+        return made
+
+    def sums(self) -> EvidenceSums:
+        """What the panes so far came to, without what is kept of each."""
+        return EvidenceSums(
+            self.last_pane, self.cells_sha256, self.fit_rows, self.fit_positives, self._coverage, self.counts.state()
+        )
 
     @property
     def last_pane(self) -> int:
@@ -109,8 +137,9 @@ class Evidence:
             panes.append(PaneCells(pane, verdict.complete, winners, chosen))
         self._window_parts.append(ScoredCells(cells.signature, cells.grid_bin, cells.labelled + cells.unlabelled))
         self._window_labelled += labelled
-        if len(self._window_parts) == self.window_panes:
-            self.windows.append(PastWindow(ScoredCells.merge(self._window_parts), self._window_labelled))
+        if (pane + 1 - self.first_pane) % self.window_panes == 0:
+            if len(self._window_parts) == self.window_panes:  # else a checkpoint was in the middle of it
+                self.windows.append(PastWindow(ScoredCells.merge(self._window_parts), self._window_labelled))
             self._window_parts, self._window_labelled = [], 0
         self.cells_sha256 = chained(self.cells_sha256, blob)
         self.next_pane = pane + 1

@@ -15,7 +15,7 @@ from stream_calib.errors import (
     StateUnavailableError,
 )
 from stream_calib.events.contracts import ModelKey
-from stream_calib.refit.carried import CarriedEvidence
+from stream_calib.refit.carried import CarriedEvidence, advance_checkpoint
 from stream_calib.refit.choice import choose
 from stream_calib.refit.derived import derived_document, time_attributes
 from stream_calib.refit.evidence import Evidence
@@ -66,6 +66,13 @@ class Refitter:
             return self._publish(candidate, report, token)
         except PublicationRefusedError:
             return None
+
+    def keep_up(self) -> bool:
+        """Between requests: moves the checkpoint on where it is due, so that old panes can be dropped; whether it was.
+
+        Raises StateError where panes are missing or damaged.
+        """
+        return advance_checkpoint(self._state, self._config)
 
     def _publish(self, candidate: Snapshot, report: RefitReport, token: str) -> RefitReport:
         try:

@@ -92,12 +92,15 @@ class LogChanges:
         actor: str,
         reason: str,
         *,
+        structure: str | None = None,
         request_id: str | None = None,
         time_ms: int | None = None,
     ) -> bytes:
-        """An entry of the list `history`."""
+        """An entry of the list `history`. `structure`: the version that a level snapshot is a level of."""
+        of = {} if structure is None else {"structure": structure}
         return canonical_json(
-            {
+            of
+            | {
                 "what": what,
                 "version": version,
                 "sequence": sequence_of(version),

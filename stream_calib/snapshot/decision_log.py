@@ -1,5 +1,8 @@
 """The decision log of a model key: every request, settlement, manual action, rollback and pin, each with its pane.
 
+What is before the newest entries may have been dropped. What they came to, the tip among it, is then kept as the *folded*
+log, from which the chain goes on.
+
 The log is a list of canonical JSON entries under one hash chain, the *tip*. Whoever appends does so by
 compare-and-set on the tip and on the last decided pane. Entries that come from outside the closer (settled, expired,
 manual, rollback, pin, unpin) carry pane `decided + 1` of the moment at which they are written, and take effect there:
@@ -143,11 +146,39 @@ def chain(tip: str | None, entries: Sequence[bytes]) -> str | None:
     return tip
 
 
+class FoldedLog(BaseModel):
+    """What entries came to that were dropped, none of them an open request: the blob `folded:decisions`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    length: int
+    tip: str | None
+    moved_pane: int | None
+    """Pane of the last move of the pointer, and the version that it is at since."""
+    current: str | None
+    open_failures: dict[str, int]
+    pin: Pin | None
+
+    def encode(self) -> bytes:
+        return canonical_json(self.model_dump(mode="json"))
+
+    @classmethod
+    def decode(cls, raw: bytes) -> FoldedLog:
+        """Raises StateError where the bytes are none."""
+        try:
+            return cls.model_validate_json(raw)
+        except ValidationError as error:
+            raise StateError(f"the folded decision log cannot be read ({error}): {raw[:200]!r}") from error
+
+
 class DecisionLog:
     """The log as read so far, folded. `extend` it with the raw entries from `length` on."""
 
-    def __init__(self) -> None:
+    def __init__(self, folded: FoldedLog | None = None) -> None:
+        """`folded`: where the log begins, if its first entries were dropped."""
         self.entries: list[Entry] = []
+        """Without those that were dropped."""
+        self.dropped = 0
         self.tip: str | None = None
         """As in the field `tip`: None while the log is empty."""
         self.open_request: Request | None = None
@@ -159,10 +190,29 @@ class DecisionLog:
         self._manual: dict[int, list[Manual]] = {}
         self._move_panes: list[int] = []
         self._move_versions: list[str] = []
+        if folded is not None:
+            self.dropped, self.tip, self.pin = folded.length, folded.tip, folded.pin
+            self.open_failures = dict(folded.open_failures)
+            if folded.moved_pane is not None:
+                self._move(folded.moved_pane, folded.current, "folded")
 
     @property
     def length(self) -> int:
-        return len(self.entries)
+        """With those that were dropped."""
+        return self.dropped + len(self.entries)
+
+    def folded(self) -> FoldedLog:
+        """What all entries so far came to. Raises ValueError while a request is open."""
+        if self.open_request is not None:
+            raise ValueError(f"request {self.open_request.id} is open; the log cannot be folded behind it")
+        return FoldedLog(
+            length=self.length,
+            tip=self.tip,
+            moved_pane=self._move_panes[-1] if self._move_panes else None,
+            current=self.current,
+            open_failures=self.open_failures,
+            pin=self.pin,
+        )
 
     @property
     def current(self) -> str | None:
@@ -213,7 +263,7 @@ class DecisionLog:
         self._move_versions.append(version)
 
     def current_at(self, pane: int) -> str | None:
-        """Version that is current when `pane` is decided, None before the first publication."""
+        """Version that is current when `pane` is decided, None before the first publication that is known of."""
         index = bisect_right(self._move_panes, pane)
         return self._move_versions[index - 1] if index else None
 

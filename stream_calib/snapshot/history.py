@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stream_calib.errors import StateError
@@ -20,3 +21,13 @@ def pointer_moves(state: StateStore) -> list[dict[str, Any]]:
             f"an entry of the list `{_HISTORY}` cannot be read ({error}); the model key's state is damaged: put a"
             " backup back"
         ) from error
+
+
+def is_publication(move: Mapping[str, Any]) -> bool:
+    """Whether another version was served from the move on."""
+    return move["what"] in ("publish", "rollback")
+
+
+def versions_named(moves: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The versions that the moves served, and those that these are levels of."""
+    return {move[name] for move in moves for name in ("version", "structure") if name in move}

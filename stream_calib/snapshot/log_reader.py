@@ -5,21 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stream_calib.errors import StateError
-from stream_calib.snapshot.decision_log import DecisionLog, chain
+from stream_calib.snapshot.decision_log import DecisionLog, FoldedLog, chain
 from stream_calib.windows.state_store import StateStore
 
+FOLDED = "folded:decisions"
+"""The blob that stands for the entries that were dropped."""
 _ATTEMPTS = 20
+_FOLDS = 4
 
 
 def extended(state: StateStore, known: DecisionLog, tip: str | None, length: int) -> DecisionLog | None:
     """The log of `length` entries that lead to `tip`: `known`, extended; another one where `known` is not a part of it
     (the state was rolled back). None where the entries in the store do not lead there."""
-    for log in (known, DecisionLog()):
+    for attempt in range(_FOLDS):
+        log = known if attempt == 0 else begun(state)
         raw = state.entries("decisions", log.length, length)
         if log.length + len(raw) == length and chain(log.tip, raw) == tip:
             log.extend(raw)
             return log
+        # Else entries were dropped between the two reads, or the log is another one.
     return None
+
+
+def begun(state: StateStore) -> DecisionLog:
+    """The log without the entries that are kept."""
+    (folded,) = state.blobs([FOLDED])
+    return DecisionLog(None if folded is None else FoldedLog.decode(folded))
 
 
 class LogReader:

@@ -114,7 +114,14 @@ class SnapshotStore:
                 report_sha256=sha256_hex(kept),
             )
             moved = self._changes.moved(
-                "publish", version, current, settled.pane, "refit", request.reason, request_id=request.id
+                "publish",
+                version,
+                current,
+                settled.pane,
+                "refit",
+                request.reason,
+                structure=_structure_of(candidate),
+                request_id=request.id,
             )
             return Change(
                 settled,
@@ -244,10 +251,13 @@ class SnapshotStore:
         if current is None or version == current:
             raise SnapshotError(f"rollback to {version}: it is not behind the current snapshot ({current})")
         if not any(entry["version"] == version for entry in self.history()):
-            raise SnapshotError(f"rollback to {version}: it was never published; see `snapshot list`")
+            raise SnapshotError(f"rollback to {version}: it is none of those that are kept; see `snapshot list`")
         time_ms = self._clock_ms()
         entry = Rollback(pane=now.next_pane, version=version, left=current, actor=actor, reason=reason, time_ms=time_ms)
-        return entry, self._changes.moved("rollback", version, current, entry.pane, actor, reason, time_ms=time_ms)
+        structure = _structure_of(self._decode(version))
+        return entry, self._changes.moved(
+            "rollback", version, current, entry.pane, actor, reason, structure=structure, time_ms=time_ms
+        )
 
     def _must_be_open(self, now: Moment, request_id: str, token: str) -> Request:
         if now.fields[f"token:{REFIT_LEASE}"] != token:
@@ -262,3 +272,7 @@ class SnapshotStore:
         if encoded is None:
             raise SnapshotError(f"snapshot {version} is not in the state store; see `snapshot list` for those that are")
         return decode_snapshot(version, encoded)
+
+
+def _structure_of(snapshot: Snapshot) -> str | None:
+    return snapshot.structure if isinstance(snapshot, LevelSnapshot) else None

@@ -14,6 +14,8 @@ from stream_calib.errors import StateError
 from stream_calib.snapshot.decision_log import DecisionLog
 from stream_calib.snapshot.log_reader import extended
 from stream_calib.windows.cells import MaturedCells, ScoredCells
+from stream_calib.windows.kept_panes import FIELD as KEPT
+from stream_calib.windows.kept_panes import kept_of
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_record
 from stream_calib.windows.registration import INPUTS, inputs_of, recorded_inputs
 from stream_calib.windows.shard_store import Inputs
@@ -69,6 +71,11 @@ class Committed:
             Cursors(first_pane, closed, matured, decided, chain_hash, found["tip"], length, inputs),
             found["detector"],
         )
+
+    def kept_from(self, at: Cursors) -> int:
+        """The oldest pane whose blobs are kept."""
+        kept = kept_of(self._state.read((KEPT, "first_pane")))
+        return at.first_pane if kept is None else kept.first_pane
 
     def registered(self) -> int | None:
         """How many inputs are registered now."""

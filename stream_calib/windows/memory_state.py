@@ -43,6 +43,9 @@ class MemoryState(StateStore):
         dropped = self._dropped(name)
         return self._lists[name][max(0, start - dropped) : None if stop is None else max(0, stop - dropped)]
 
+    def length(self, name: str) -> int:
+        return self._dropped(name) + len(self._lists[name])
+
     def _dropped(self, name: str) -> int:
         return int(self._fields.get(f"from:{name}", "0"))
 

@@ -89,6 +89,14 @@ class RedisState(StateStore):
         keys = [self._fields_key, f"{self._tag}l:{name}"]
         return list(_ENTRIES(self._client, keys, [f"from:{name}", start, -1 if stop is None else stop]))
 
+    def length(self, name: str) -> int:
+        with answering(StateUnavailableError, f"reading the length of the list {name}"):
+            pipeline = self._client.pipeline(transaction=False)
+            pipeline.hget(self._fields_key, f"from:{name}")
+            pipeline.llen(f"{self._tag}l:{name}")
+            dropped, kept = pipeline.execute()
+        return int(dropped or 0) + int(kept)
+
     def blobs(self, names: Sequence[str]) -> list[bytes | None]:
         if not names:
             return []

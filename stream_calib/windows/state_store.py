@@ -74,6 +74,10 @@ class StateStore(ABC):
         """List entries start <= number < stop (None: to the end), without those that were dropped."""
 
     @abstractmethod
+    def length(self, name: str) -> int:
+        """How many entries the list has had, with those that were dropped: the number of the next one."""
+
+    @abstractmethod
     def blobs(self, names: Sequence[str]) -> list[bytes | None]:
         """The named blobs, None where there is none."""
 

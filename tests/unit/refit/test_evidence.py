@@ -68,10 +68,14 @@ def test_decayed_counts_are_the_weighted_sums(
             total = expected.setdefault((s, b), np.zeros(5))
             total += [n * w * use, k * w * use, (n + 1) * w, n * v * use, k * v * use]
     found = counts.cells()
-    assert list(zip(found.signature.tolist(), found.grid_bin.tolist(), strict=True)) == sorted(expected)
+    kept = list(zip(found.signature.tolist(), found.grid_bin.tolist(), strict=True))
+    assert kept == sorted(kept)
+    spent = 1.01 / 1024  # what may be dropped when all is halved, of the winners and of the level's labelled rows
+    assert all(expected[key][2] < spent and expected[key][3] < spent for key in expected.keys() - set(kept))
     columns = [found.labelled, found.positives, found.winners, found.level_labelled, found.level_positives]
-    for place, key in enumerate(sorted(expected)):
-        assert [c[place] for c in columns] == pytest.approx(expected[key], rel=1e-6, abs=1e-5)
+    for place, key in enumerate(kept):
+        # A cell that was dropped and comes again lacks what was dropped.
+        assert [c[place] for c in columns] == pytest.approx(expected[key], rel=1e-6, abs=spent)
     assert (found.positives <= found.labelled).all()
     assert (found.labelled <= found.winners).all()
 
