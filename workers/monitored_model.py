@@ -13,6 +13,7 @@ from stream_calib.windows.closer import Closer
 from stream_calib.windows.input_batch import InputBatch, Records, judge_records
 from stream_calib.windows.intake import Intake
 from stream_calib.windows.registration import claim_fusion, claim_generation, claim_topics, register_inputs
+from stream_calib.windows.retention import Retention
 from stream_calib.windows.shard_store import Mark
 from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS
 from workers.deployment import State
@@ -73,6 +74,7 @@ class MonitoredModel:
             ),
             idle_inputs=idle_inputs,
             may_expire=self._may_expire,
+            retention=Retention(state.store, config),
         )
         self._late_labels = LateLabels(self.key, state.generation, state.store, state.shards, config)
         self._pane_metrics = PaneMetrics(str(self.key), state.store, config.windows.pane_ms)

@@ -17,6 +17,7 @@ from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.committed import Committed, Cursors
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, chained
 from stream_calib.windows.panes import ENDED_CLOCK_MS
+from stream_calib.windows.retention import Retention, least_removed
 from stream_calib.windows.shard_store import Progress, ReadGuard, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
 from stream_calib.windows.walk import MaturedPane, read_matured, read_scored
@@ -56,7 +57,8 @@ class PaneDecider(Protocol):
 class Closer:
     """Advances one model key. `decider_from` builds the decider once the generation's first pane is known.
 
-    `idle_inputs` names the label inputs to leave out of the minimum now, with their end positions.
+    `idle_inputs` names the label inputs to leave out of the minimum now, with their end positions. `retention` drops
+    what is done with; without one everything stays.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Closer:
         *,
         idle_inputs: Callable[[], Mapping[str, int]] = dict,
         may_expire: Callable[[Request, int], bool] = lambda request, matured: False,
+        retention: Retention | None = None,
     ) -> None:
         self._shards, self._state = shards, state
         self._settings = shards.settings
@@ -74,6 +77,7 @@ class Closer:
         self._decider: PaneDecider | None = None
         self._idle_inputs = idle_inputs
         self._may_expire = may_expire
+        self._retention = retention
         self._committed = Committed(state)
         self.watermarks: dict[str, int | None] = {}
         """Side ("s", "l") -> its watermark when it was last looked at, epoch milliseconds; None: not known yet."""
@@ -91,6 +95,8 @@ class Closer:
             matured = self._mature(shards)
             decided = self._decide()
             self._remove(shards)
+            if decided and self._retention is not None:
+                self._retention.advance(least_removed([shard.removed for shard in shards]))
         except _MovedOnError:
             return True
         return closed or matured or decided
@@ -273,7 +279,8 @@ class Closer:
         cuts: dict[int, dict[str, dict[str, int]]] = {}
         with self._work_from(at):
             for shard, progress in enumerate(shards):
-                first = at.first_pane if progress.removed is None else progress.removed + 1
+                # A shard that was wiped has nothing of panes that are not kept.
+                first = self._committed.kept_from(at) if progress.removed is None else progress.removed + 1
                 for pane in range(first, floor + 1):
                     if pane not in cuts:
                         cuts[pane] = self._committed.record(pane).cut

@@ -123,6 +123,9 @@ class InterruptedState(StateStore):
     def entries(self, name: str, start: int, stop: int | None = None) -> list[bytes]:
         return self._do(lambda: self._world.state.entries(name, start, stop))
 
+    def length(self, name: str) -> int:
+        return self._do(lambda: self._world.state.length(name))
+
     def blobs(self, names: Sequence[str]) -> list[bytes | None]:
         return self._do(lambda: self._world.state.blobs(names))
 
