@@ -115,7 +115,9 @@ class RedisState(StateStore):
             for signature, values in signatures.items():
                 encoded = msgspec.json.encode(list(values)).decode()
                 pipeline.hsetnx(self._dictionary(epoch, signature & 0xFF), str(signature), encoded)
+            fault_points.before("signatures.write")
             pipeline.execute()
+            fault_points.after("signatures.write")
 
     def signatures(self, hashes: Iterable[int]) -> dict[int, tuple[str, ...]]:
         missing = list(dict.fromkeys(hashes))
