@@ -1,7 +1,7 @@
 """The decision log of a model key: every request, settlement, manual action, rollback and pin, each with its pane.
 
-What is before the newest entries may have been dropped. What they came to, the tip among it, is then kept as the *folded*
-log, from which the chain goes on.
+What is before the newest entries may have been dropped. What they came to, the tip among it, is then kept as the
+*folded* log, from which the chain goes on.
 
 The log is a list of canonical JSON entries under one hash chain, the *tip*. Whoever appends does so by
 compare-and-set on the tip and on the last decided pane. Entries that come from outside the closer (settled, expired,

@@ -69,8 +69,8 @@ class Retention:
                 if self._state.read((KEPT,))[KEPT] != fields[KEPT]:
                     return True  # another one has dropped it
                 raise StateError(
-                    f"blob {name.record} is missing although its pane is kept: the model key's state is damaged; restore"
-                    " it from a backup"
+                    f"blob {name.record} is missing although its pane is kept: the model key's state is damaged;"
+                    " restore it from a backup"
                 )
             record = decode_record(blob)
             counts.update(record.counts)
