@@ -10,7 +10,9 @@ from stream_calib.errors import StateError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.canonical import canonical_json, content_id
 
-AlertKind: TypeAlias = Literal["psi", "label_outage", "refit_refused", "refit_failed", "input_gap", "late_labels"]
+AlertKind: TypeAlias = Literal[
+    "psi", "label_outage", "refit_refused", "refit_failed", "input_gap", "late_labels", "vocabulary"
+]
 AlertState: TypeAlias = Literal["open", "update", "close"]
 Severity: TypeAlias = Literal["info", "warning", "critical"]
 
@@ -21,6 +23,7 @@ SEVERITY: dict[AlertKind, Severity] = {
     "refit_failed": "warning",
     "input_gap": "critical",
     "late_labels": "warning",
+    "vocabulary": "warning",
 }
 
 

@@ -1,7 +1,8 @@
 """The step that is taken for each pane M, in order, once M is matured, M + h is closed and no request is open. Pure.
 
 1. coverage of M; 2. PSI of the window that ends with pane M + h, with the snapshot that the decision log says is
-   current at M; 3. the trigger machine. (Residual detectors come between 1 and 2.) The result is committed as one.
+   current at M; 3. values that M does not count apart; 4. the trigger machine. (Residual detectors come between 1 and
+   2.) The result is committed as one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 from stream_calib.drift.coverage import CoverageState, CoverageVerdict, judge
 from stream_calib.drift.policy import Asked, TriggerConfig, TriggerFacts, TriggerState, trigger
 from stream_calib.drift.psi import KNOWN, PsiLook, PsiReference, look
+
+VOCABULARY_CALM_PANES = 24
+"""Panes in a row that count every value apart, before the alert that some do not is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,8 @@ class PaneFacts:
     """(G, B) scored rows of the window that ends with pane M + h, by the reference's groups and bins."""
     newest_rows: int
     """Scored rows of pane M + h: what is new since the last look."""
+    capped: Mapping[str, int] = field(default_factory=dict)
+    """Attribute (or `keep_rate`) -> winners of pane M whose value of it is not counted apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +74,17 @@ class DetectorState:
     psi_since: int | None = None
     """Closed pane with which the open PSI alert began."""
     outage_open: bool = False
+    vocabulary_since: int | None = None
+    """First pane of the open alert of values that are not counted apart."""
+    vocabulary_last: int | None = None
+    """Last pane with such values."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return asdict(self) | {"psi_open": list(self.psi_open)}
+        document = asdict(self) | {"psi_open": list(self.psi_open)}
+        if self.vocabulary_since is None:  # as it was before there was this alert: the same state is the same bytes
+            del document["vocabulary_since"], document["vocabulary_last"]
+        return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> DetectorState:
@@ -81,6 +94,8 @@ class DetectorState:
             psi_open=tuple(document["psi_open"]),
             psi_since=document["psi_since"],
             outage_open=document["outage_open"],
+            vocabulary_since=document.get("vocabulary_since"),
+            vocabulary_last=document.get("vocabulary_last"),
         )
 
 
@@ -88,7 +103,7 @@ class DetectorState:
 class AlertChange:
     """An alert opens, goes on with news, or closes."""
 
-    kind: Literal["psi", "label_outage"]
+    kind: Literal["psi", "label_outage", "vocabulary"]
     state: Literal["open", "update", "close"]
     since_pane: int
     diagnosis: str
@@ -110,6 +125,9 @@ def step(state: DetectorState, facts: PaneFacts, config: StepConfig) -> StepResu
     psi_open, psi_since, arms, change = _psi(state, facts, config)
     if change is not None:
         alerts.append(change)
+    vocabulary_since, vocabulary_last, change = _vocabulary(state, facts)
+    if change is not None:
+        alerts.append(change)
     counts = facts.counts
     trigger_state, asked = trigger(
         state.trigger,
@@ -124,7 +142,9 @@ def step(state: DetectorState, facts: PaneFacts, config: StepConfig) -> StepResu
         ),
         config.trigger,
     )
-    after = DetectorState(verdict.state, trigger_state, psi_open, psi_since, verdict.state.outage)
+    after = DetectorState(
+        verdict.state, trigger_state, psi_open, psi_since, verdict.state.outage, vocabulary_since, vocabulary_last
+    )
     return StepResult(after, tuple(alerts), asked)
 
 
@@ -140,6 +160,24 @@ def _outage(state: DetectorState, pane: int, verdict: CoverageVerdict) -> list[A
         since = state.coverage.missing_since
         return [AlertChange("label_outage", "close", pane if since is None else since, "labels are complete again")]
     return []
+
+
+def _vocabulary(state: DetectorState, facts: PaneFacts) -> tuple[int | None, int | None, AlertChange | None]:
+    """Since which pane the alert is open, the last pane that had a reason for it, and the change of the alert."""
+    since, last, pane = state.vocabulary_since, state.vocabulary_last, facts.pane
+    winners = facts.counts.labelled + facts.counts.unlabelled
+    if facts.capped:
+        if since is not None:
+            return since, pane, None
+        text = (
+            f"pane {pane} has more values of {', '.join(facts.capped)} than are counted apart (scores.max_values; 16"
+            " keep rates): the rarer ones are counted together, without an offset. An id is no attribute: leave it out"
+        )
+        evidence = {"winners": winners, "capped": dict(facts.capped)}
+        return pane, pane, AlertChange("vocabulary", "open", pane, text, evidence)
+    if since is None or last is None or pane - last < VOCABULARY_CALM_PANES or not winners:
+        return since, last, None
+    return None, None, AlertChange("vocabulary", "close", since, "every value is counted apart again")
 
 
 def _psi(

@@ -18,6 +18,7 @@ from stream_calib.refit.settings import config_hash, panes_of, step_config
 from stream_calib.snapshot.canonical import canonical_json, content_id
 from stream_calib.snapshot.decision_log import DecisionLog, Request
 from stream_calib.windows.cells import MaturedCells, ScoredCells
+from stream_calib.windows.vocabulary import CappedWinners, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Decider:
             signatures,
             RowWeights.of(config).of_score,
         )
+        self._capped = CappedWinners(Vocabulary.of(config), signatures)
         self._reference_of = reference_of
         self._state: tuple[str | None, DetectorState] = (None, DetectorState())
 
@@ -112,6 +114,7 @@ class Decider:
             reference=reference,
             psi_counts=self._window.counts,
             newest_rows=self._window.newest_rows,
+            capped=self._capped.of(matured),
         )
         result = step(self._load(detector), facts, self._config)
         entries: tuple[bytes, ...] = ()
