@@ -41,6 +41,7 @@ CALLS = {
     "redis.read_labels": "the closer reads the labels of a pane's rows",
     "redis.read_counters": "the closer reads a pane's counters",
     "redis.remove": "a pane is removed from a shard, a part at a time",
+    "redis.read_entries": "entries of a list of a model key's state are read",
     "redis.commit": "any compare-and-set of a model key's state",
     "redis.lease": "a lease is taken or renewed",
     "redis.release": "a lease is given up",

@@ -10,6 +10,7 @@ from typing import Any
 import redis
 from redis.exceptions import NoScriptError
 
+from stream_calib import fault_points
 from stream_calib.errors import FencedError, PositionLostError, TransportError
 from stream_calib.redis_connection import answering
 from stream_calib.transport.embedded_append import Move, Moves, TopicState, Writer
@@ -205,7 +206,10 @@ class EmbeddedConsumer(Consumer):
                     pipeline.xrange(stream_key(partition), entry_id(self._position(partition)), "+", count)
                 self._membership.send_heartbeat(pipeline)
                 try:
-                    return pipeline.execute()
+                    fault_points.before("redis.embedded_lease")
+                    replies = pipeline.execute()
+                    fault_points.after("redis.embedded_lease")
+                    return replies
                 except NoScriptError:
                     if attempt:
                         raise
