@@ -26,6 +26,7 @@ from workers import (
     cli_retirement,
     cli_snapshot_changes,
     cli_snapshots,
+    cli_state,
     cli_status,
     cli_topics,
 )
@@ -49,6 +50,7 @@ app.add_typer(cli_config.app, name="config")
 app.add_typer(cli_topics.app, name="topics")
 app.add_typer(cli_snapshots.app, name="snapshot")
 app.add_typer(cli_retirement.app, name="models")
+app.add_typer(cli_state.app, name="state")
 app.add_typer(cli_fusion.app, name="fusion")
 app.add_typer(cli_labels.app, name="labels")
 app.command("refit", epilog='Example: stream-calib refit --model flights --reason "new fares since Monday"')(

@@ -1,0 +1,117 @@
+"""Making another generation live, and deleting one that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from stream_calib.config import Config
+from stream_calib.errors import StateError
+from stream_calib.events.contracts import ModelKey
+from stream_calib.redis_clients import RedisClient
+from stream_calib.windows.generations import directory_of, key_part
+from stream_calib.windows.redis_removal import delete_generation
+from stream_calib.windows.redis_shards import RedisShards
+from stream_calib.windows.registration import SEMANTICS, stored_content
+from stream_calib.windows.shard_store import Progress
+from stream_calib.windows.state_store import Commit
+from workers.deployment import State, state_of
+from workers.time_text import age
+
+
+class Lag(NamedTuple):
+    """How far one generation is behind another."""
+
+    records: int
+    """On all inputs."""
+    time_ms: int
+    """Event time, on the input that is furthest behind."""
+    missing: list[str]
+    """Inputs that it does not know."""
+
+
+def lag_behind(progress: Sequence[Progress], live: Sequence[Progress]) -> Lag:
+    """By the least position and clock over the shards."""
+    ours, theirs = _least(progress), _least(live)
+    records = sum(max(0, at[0] - ours[i][0]) for i, at in theirs.items() if i in ours)
+    behind = [at[1] - (ours[i][1] or 0) for i, at in theirs.items() if i in ours and at[1] is not None]
+    return Lag(records, max([0, *behind]), sorted(theirs.keys() - ours.keys()))
+
+
+def switch_to(client: RedisClient, config: Config, key: ModelKey, number: int) -> int:
+    """Makes a generation of this configuration live; which one was before.
+
+    Refused (StateError, with the lag) where it is more than a pane of event time behind the live one, or has no
+    snapshot where that has one: outputs would be raw scores again. Its alerts up to here are of times that are over
+    and count as delivered.
+    """
+    live, state = state_of(client, config, key), state_of(client, config, key, number)
+    if number == live.number:
+        raise StateError(f"generation {number} of {key} is live already; nothing was changed")
+    if number not in live.directory.look().kept:
+        raise StateError(f"there is no generation {number} of {key}; look at `stream-calib state list`")
+    made_under = state.store.read(("generation",))["generation"]
+    if made_under != state.generation:
+        raise StateError(
+            f"generation {number} of {key} was made under {made_under}, this configuration is {state.generation}: name"
+            " the file that it was rebuilt with"
+        )
+    lag = lag_behind(state.shards.progress(), _progress_as_made(live))
+    if lag.missing or lag.time_ms > config.windows.pane_ms:
+        what = f"{age(lag.time_ms)} of event time and {lag.records:,} records"
+        unknown = f", and does not know the inputs {', '.join(lag.missing)}" if lag.missing else ""
+        raise StateError(
+            f"generation {number} of {key} is {what} behind the live one{unknown}; more than a pane: run"
+            " `stream-calib state rebuild` again, it goes on where it stands"
+        )
+    if live.snapshots.current() is not None and state.snapshots.current() is None:
+        raise StateError(
+            f"generation {number} of {key} has no snapshot yet, so its raw scores would be served; let `stream-calib"
+            " state rebuild` go on until it has one, or lower refit.min_rows"
+        )
+    _pass_alerts(state)
+    live.directory.switch(live.number, number)
+    return live.number
+
+
+def drop_generation(
+    client: RedisClient, key: ModelKey, number: int, before_step: Callable[[], None] = lambda: None
+) -> int:
+    """Deletes a generation that is not live; how many keys of the server that were. One that was interrupted goes on.
+
+    Raises StateError where it is live, or nothing is known of it.
+    """
+    directory = directory_of(client, key)
+    found = directory.look()
+    if number in found.kept or number == found.live:
+        directory.forget(number)
+    elif not 0 <= number <= found.newest:
+        raise StateError(f"there never was a generation {number} of {key}; look at `stream-calib state list`")
+    return delete_generation(client, key, number, before_step)
+
+
+def _least(progress: Sequence[Progress]) -> dict[str, tuple[int, int | None]]:
+    """Input key -> least position, and the clock there."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for shard in progress:
+        for input_key, mark in shard.marks.items():
+            if input_key not in found or mark.next < found[input_key][0]:
+                found[input_key] = mark.next, mark.clock_ms
+    return found
+
+
+def _progress_as_made(state: State) -> list[Progress]:
+    """Of as many shards as the state was made with, whatever the configuration at hand says."""
+    stored = state.store.read((SEMANTICS,))[SEMANTICS]
+    count = state.shards.count if stored is None else int(stored_content(stored)["shards"])
+    part = key_part(state.number)
+    return RedisShards(state.client, state.model_key, count, state.shards.settings, part).progress()
+
+
+def _pass_alerts(state: State) -> None:
+    """What is in the outbox counts as delivered."""
+    sent = state.store.read(("outbox_sent",))["outbox_sent"]
+    waiting = len(state.store.entries("outbox", int(sent or 0)))
+    if waiting:
+        fields = {"outbox_sent": str(int(sent or 0) + waiting)}
+        state.store.commit(Commit(expect={"outbox_sent": sent}, fields=fields))
