@@ -16,6 +16,7 @@ from stream_calib.windows.registration import claim_fusion, claim_generation, cl
 from stream_calib.windows.retention import Retention
 from stream_calib.windows.shard_store import Mark
 from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS
+from stream_calib.windows.vocabulary import Vocabulary
 from workers.deployment import State
 from workers.late_labels import LateLabels
 from workers.monitor_inputs import Signatures
@@ -74,6 +75,7 @@ class MonitoredModel:
             ),
             idle_inputs=idle_inputs,
             may_expire=self._may_expire,
+            vocabulary=Vocabulary.of(config),
             retention=Retention(state.store, config),
         )
         self._late_labels = LateLabels(self.key, state.generation, state.store, state.shards, config)

@@ -20,6 +20,7 @@ from stream_calib.windows.panes import ENDED_CLOCK_MS
 from stream_calib.windows.retention import Retention, least_removed
 from stream_calib.windows.shard_store import Progress, ReadGuard, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
+from stream_calib.windows.vocabulary import Vocabulary
 from stream_calib.windows.walk import MaturedPane, read_matured, read_scored
 
 _PANES_A_COMMIT = 48
@@ -58,7 +59,8 @@ class Closer:
     """Advances one model key. `decider_from` builds the decider once the generation's first pane is known.
 
     `idle_inputs` names the label inputs to leave out of the minimum now, with their end positions. `retention` drops
-    what is done with; without one everything stays.
+    what is done with; without one everything stays. `vocabulary` says how many values of an attribute a matured pane
+    counts apart; without one it is all of them.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Closer:
         idle_inputs: Callable[[], Mapping[str, int]] = dict,
         may_expire: Callable[[Request, int], bool] = lambda request, matured: False,
         retention: Retention | None = None,
+        vocabulary: Vocabulary | None = None,
     ) -> None:
         self._shards, self._state = shards, state
         self._settings = shards.settings
@@ -78,6 +81,7 @@ class Closer:
         self._idle_inputs = idle_inputs
         self._may_expire = may_expire
         self._retention = retention
+        self._vocabulary = vocabulary
         self._committed = Committed(state)
         self.watermarks: dict[str, int | None] = {}
         """Side ("s", "l") -> its watermark when it was last looked at, epoch milliseconds; None: not known yet."""
@@ -195,17 +199,22 @@ class Closer:
         found: dict[int, tuple[MaturedCells, str]] = {}
         blobs: dict[str, bytes] = {}
         chain_hash = at.matured_chain
+        signatures: dict[int, tuple[str, ...]] = {}
         with self._work_from(at):
             for pane in range(at.matured + 1, min(last, at.matured + _PANES_A_COMMIT) + 1):
                 read = read_matured(self._shards, pane, inputs, excluded)
                 if read is None:
                     break
+                if self._vocabulary is not None:
+                    read = self._vocabulary.cap_pane(read, self._state.signatures, signatures)
                 packed, names = read.cells.pack(), PaneNames.of(pane)
                 chain_hash = chained(chain_hash, packed)
                 blobs |= {names.matured: packed, names.record: _record(pane, read, chain_hash).encode()}
                 found[pane] = (read.cells, chain_hash)
         if not found:
             return False
+        if signatures:
+            self._state.put_signatures(signatures, max(found) * self._settings.pane_ms)
         # `closed` too: a state that was rolled back between the reads must not get panes matured that are not closed.
         fields = {"matured": str(max(found)), "matured_chain": chain_hash}
         expect = at.expect("matured", "matured_chain", "closed", "inputs")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from stream_calib.config import Config
 from stream_calib.events.identity import signature_hash
 from stream_calib.events.keep_rates import POOLED, rate_of, rate_text
 from stream_calib.windows.cells import MaturedCells
+from stream_calib.windows.walk import MaturedPane
 
 MOST_KEEP_RATES = 16
 """Distinct keep rates of a matured pane."""
@@ -89,6 +90,17 @@ class Vocabulary:
             cells.unit_bucket, hashes[place], cells.grid_bin, cells.labelled, cells.positives, cells.unlabelled
         )
         return CappedCells(MaturedCells.merge([renamed]), new, int(winners[changed].sum()))
+
+    def cap_pane(
+        self, read: MaturedPane, dictionary: Dictionary, signatures: dict[int, tuple[str, ...]]
+    ) -> MaturedPane:
+        """The pane with capped cells, and the winners concerned among its counts as `capped`, where there are any. The
+        signatures that this makes are added to those given."""
+        capped = self.cap(read.cells, dictionary)
+        if not capped.winners:
+            return read
+        signatures |= capped.signatures
+        return replace(read, cells=capped.cells, counts=read.counts | {"capped": capped.winners})
 
     def _replacements(self, place: int, winners: Mapping[str, int]) -> Mapping[str, str]:
         """Value -> what stands for it, of those at this place of a signature that are not counted apart."""
