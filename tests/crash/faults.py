@@ -37,6 +37,7 @@ _OFTEN: dict[str, tuple[str, int]] = {
     "redis.read_labels": ("monitor", 20),
     "redis.read_counters": ("monitor", 20),
     "redis.remove": ("monitor", 40),
+    "redis.read_entries": ("alert", 5),
     "redis.commit": ("monitor", 20),
     "redis.lease": ("refit", 6),
     "redis.release": ("monitor", 1),

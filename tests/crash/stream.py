@@ -1,4 +1,4 @@
-"""A small stream, by its seed: six hours of scores and labels over a few partitions, in slices of a quarter of an hour,
+"""A small stream, by its seed: five hours of scores and labels over a few partitions, in slices of a quarter of an hour,
 with everything in it that happens to real ones.
 
 Scores: repeated, with another score, late, refused, tombstones, with attributes missing. Labels: corrected, withdrawn
@@ -23,9 +23,9 @@ LABEL_LATENESS_MS = 10 * MINUTE_MS
 
 BEGIN_MS = 1_704_067_200_000
 """A whole day, so also a whole pane."""
-SLICES = 24
+SLICES = 20
 SLICE_MS = 15 * MINUTE_MS
-_SCORES = 1_800
+_SCORES = 1_200
 _SHIFT_MS = SLICES // 2 * SLICE_MS
 """From here on scores are higher, so that there is something to be alerted and refitted for."""
 
