@@ -1,0 +1,62 @@
+"""A few runs of the crash matrix, by their seeds; many more with `make crash`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.brokers import Brokers
+from tests.crash.faults import POINTS, ClientKind, Fault, Script
+from tests.crash.oracle import SameDecisions, check
+from tests.crash.run import Run
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Brokers]:
+    with Brokers(1) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def same() -> SameDecisions:
+    return SameDecisions()
+
+
+SCRIPTS: list[tuple[ClientKind, tuple[Fault, ...]]] = [
+    (
+        "kafka",
+        (
+            Fault(0, "arm", 0, "kafka.commit.after", 9, "kill"),
+            Fault(0, "arm", 3, "snapshot.publish.after", 1, "kill"),
+            Fault(5, "redis_back"),
+            Fault(12, "redis_full"),
+            Fault(14, "dead_letters_away"),
+        ),
+    ),
+    (
+        "librdkafka",
+        (
+            Fault(0, "arm", 1, "redis.apply.after", 20, "kill"),
+            Fault(2, "pause", 2),
+            Fault(9, "disk_full"),
+            Fault(14, "redis_kill"),
+            Fault(16, "kill", 3),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("client", "faults"), SCRIPTS, ids=[client for client, _ in SCRIPTS])
+def test_nothing_is_lost_and_nothing_doubled(
+    client: ClientKind, faults: tuple[Fault, ...], brokers: Brokers, same: SameDecisions, tmp_path: Path
+) -> None:
+    run = Run(Script(1, 1, "single", 1, client, faults), tmp_path, brokers)
+    found, deployed = run.perform()
+    check(found, deployed.config)
+    same.check(found)
+    assert {fault.name for fault in run.happened} == {fault.name for fault in faults}
+    assert set(POINTS) - run.reached == set()
