@@ -14,6 +14,7 @@ from stream_calib.events.identity import fingerprints
 from stream_calib.snapshot.compiled import compile_snapshot
 from stream_calib.transport.port import Record
 from tests.integration.findings import Findings, Output, block_rows, same_bits
+from tests.integration.stream import HOUR_MS, EventDay
 from tests.oracle import offline
 
 
@@ -197,3 +198,9 @@ def check_one_version_a_batch(found: Findings) -> None:
 def cells_of(found: Findings) -> tuple[object, object]:
     """All cells, to be compared with those of another run."""
     return found.scored, found.matured
+
+
+def decided_alike(found: Findings, whole: Findings, days: Sequence[EventDay]) -> bool:
+    """Whether the panes that no later day can change are those of the run over the whole month."""
+    panes = range(min(whole.matured), (days[-1].end_ms - 25 * HOUR_MS) // HOUR_MS)
+    return all(found.matured[pane] == whole.matured[pane] for pane in panes)
