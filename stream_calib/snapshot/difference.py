@@ -217,7 +217,9 @@ def _patches(structure: StructureSnapshot) -> dict[_Group, float]:
 def _traffic(before: ResolvedSnapshot, after: ResolvedSnapshot, traffic: RecentTraffic) -> TrafficShift:
     cells = traffic.cells
     hashes, place = np.unique(cells.signature, return_inverse=True)
-    values = [traffic.signatures[number] for number in hashes.tolist()]
+    # Without the keep rate: this is of the scores that are served.
+    attributes = len(before.structure.attributes)
+    values = [traffic.signatures[number][:attributes] for number in hashes.tolist()]
     index = place.reshape(-1).astype(np.intp)
     p, q = (_at_centres(snapshot, traffic, index, values) for snapshot in (before, after))
     moved, events = q - p, int(cells.n.sum())
