@@ -32,6 +32,7 @@ _TOPIC = LuaScript("stream_calib.transport", "embedded_topic.lua", error_class=T
 
 _PRODUCE_RECORDS = 5_000
 """Without a transaction a long list is written in parts, so that one script does not hold up everybody else."""
+_TRIM_RECORDS = 20_000
 
 DEFAULT_SESSION_TIMEOUT_MS = 10_000
 
@@ -91,7 +92,10 @@ class EmbeddedLog(Log):
             for group in groups:
                 key = group_key(group.decode(), partition.topic)
                 before = min(before, int(self._client.hget(key, f"position:{partition.partition}") or 0))
-            self._client.xtrim(stream_key(partition), minid=entry_id(before), approximate=False)
+            # In parts, so that one command does not hold up everybody else.
+            while (first := self.read(partition, 0, 1)) and first[0].offset < before:
+                upto = min(before, first[0].offset + _TRIM_RECORDS)
+                self._client.xtrim(stream_key(partition), minid=entry_id(upto), approximate=False)
         return before
 
     def partitions(self, topic: str) -> int:

@@ -9,8 +9,8 @@
 | log:groups:<topic> | set | groups that ever had a member on the topic |
 | log:writer:<instance> | hash | sequence (last append done), beat (heartbeats so far) |
 
-All live until they are deleted (streams: trimmed) by an operator, but a writer, which is gone WRITER_LIFE_MS after its
-last use. Fields of a group: id (of the topic that the positions belong to), first_partitions (their number when the
+All live until they are deleted by an operator; streams are trimmed (EmbeddedLog.trim), and a writer is gone
+WRITER_LIFE_MS after its last use. Fields of a group: id (of the topic that the positions belong to), first_partitions (their number when the
 group began), position:<p> (committed), owner:<p> (member), token:<p>, tokens (last one given), instance:<member>.
 
 An entry is the msgpack array [append time in ms, [key, value, [[header, value], ...]]]. The append time is the
