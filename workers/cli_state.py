@@ -134,7 +134,7 @@ def export_file(
             raise ConfigurationError("there is no model key yet, so there is nothing to export")
         written, digest = export_states(client, loaded, keys, file)
     _tell_transferred(written)
-    console.print(f"{file}: {file.stat().st_size:,} bytes, SHA-256 of the content {digest}")
+    console.print(f"{file}: {file.stat().st_size:,} bytes, SHA-256 of the content {digest}", soft_wrap=True)
 
 
 @app.command("import", epilog="Example: stream-calib state import backup.scs")

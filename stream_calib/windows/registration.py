@@ -43,7 +43,7 @@ def check_generation(stored: str | None, stored_hash: str | None, content: Mappi
     if stored is not None:
         what += f" ({'; '.join(difference(stored_content(stored), content))})"
     raise GenerationMismatchError(
-        f"the live state was made under the {what}: put the old values back, or see what the change needs with"
+        f"the state was made under the {what}: put the old values back, or see what the change needs with"
         " `stream-calib config plan`; `stream-calib state rebuild` makes a state under the new ones beside it"
     )
 
