@@ -29,6 +29,7 @@ from stream_calib.transport.port import OffsetRange, PolledBatch, Record, TopicP
 from stream_calib.windows.panes import PaneSettings
 from workers.batch_stages import Batches
 from workers.deployment import connect_state, member_name, open_deployment_store, open_gaps, open_log, open_registry
+from workers.embedded_trimming import EmbeddedTrimming
 from workers.input_gaps import Gap, skippable
 from workers.input_metrics import InputMetrics
 from workers.label_silence import LabelSilence
@@ -97,6 +98,7 @@ class Monitor(Role):
             self._registry.add(key)
         self._models.open(self._registry.known())
         self._consumer = self._opened.enter_context(log.consumer(GROUP, self._partitions.topics, member=self._member))
+        self._trimming = EmbeddedTrimming(log, client, config, self._clock_ms)
         self._input_metrics = InputMetrics(self.name, log)
         self._opened.callback(self._input_metrics.close)
 
@@ -130,6 +132,7 @@ class Monitor(Role):
                 clocks_ms = {p: self._models.clock_ms(self._partitions.keys[p]) for p in self._positions}
                 self._input_metrics.observe(now, self._positions, clocks_ms)
             self._silence.look()
+            self._trimming.look(registered.known)
             self._gaps.close_past(now, self._settings.horizon_ms + self._settings.label_lateness_ms)
         self._reports.exchange(self.name, self._rejected.by_reason, self._models)
         self._models.advance()
