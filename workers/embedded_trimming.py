@@ -6,10 +6,11 @@ be rebuilt from it. That is the position at which the clocks first reached the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Mapping
 
 from stream_calib.config import Config
-from stream_calib.errors import StateError
+from stream_calib.errors import StateError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.transport.embedded import EmbeddedLog
@@ -19,6 +20,8 @@ from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.registration import INPUTS, recorded_inputs
 from stream_calib.windows.state_store import StateStore
 from workers.deployment import input_key, input_sides, state_of
+
+_LOG = logging.getLogger(__name__)
 
 _EVERY_MS = 60_000
 
@@ -34,24 +37,30 @@ class EmbeddedTrimming:
         self._looked_at = clock_ms()
 
     def look(self, keys: Iterable[ModelKey]) -> None:
-        """`keys`: all model keys of the deployment. Raises StateUnavailableError, TransportError, and StateError where
-        the state of one cannot be read: then nothing is dropped."""
+        """`keys`: all model keys of the deployment. Where the state of one is damaged, nothing is dropped, and it is
+        logged. Raises StateUnavailableError, TransportError."""
         now = self._clock_ms()
         if self._log is None or now - self._looked_at < _EVERY_MS:
             return
         self._looked_at = now
         settings = PaneSettings.of(self._config)
-        needed = least_positions(
-            (state_of(self._client, self._config, key).store for key in keys), settings.keep_panes + settings.back_panes
-        )
+        stores = (state_of(self._client, self._config, key).store for key in keys)
+        try:
+            self._trim(self._log, now, least_positions(stores, settings.keep_panes + settings.back_panes))
+        except StateUnavailableError:
+            raise
+        except StateError as error:
+            _LOG.warning("no old records of the embedded log are dropped: %s", error)
+
+    def _trim(self, log: EmbeddedLog, now_ms: int, needed: Mapping[str, int]) -> None:
         topics = self._config.topics.model_dump(exclude_none=True).values()
         for topic in topics:
-            for number in range(self._log.partitions(topic)):
+            for number in range(log.partitions(topic)):
                 partition = TopicPartition(topic, number)
-                before = self._log.offset_at(partition, now - self._config.retention.embedded_log_ms)
+                before = log.offset_at(partition, now_ms - self._config.retention.embedded_log_ms)
                 if topic in self._sides:
-                    before = min(before, needed.get(input_key(self._log, self._sides[topic], partition), before))
-                self._log.trim(partition, before)
+                    before = min(before, needed.get(input_key(log, self._sides[topic], partition), before))
+                log.trim(partition, before)
 
 
 def least_positions(stores: Iterable[StateStore], panes: int) -> dict[str, int]:
