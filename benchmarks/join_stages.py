@@ -59,7 +59,12 @@ class StageTime(NamedTuple):
 class StageClock:
     """Times per stage, of one thread."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        wall_ns: Callable[[], int] = time.perf_counter_ns,
+        own_cpu_ns: Callable[[], int] = time.thread_time_ns,
+    ) -> None:
+        self._wall_ns, self._own_cpu_ns = wall_ns, own_cpu_ns
         self._spent = {stage: [0, 0] for stage in STAGES}
         self._inner: list[list[int]] = []
         """Of each function that is running: nanoseconds of those within it."""
@@ -75,12 +80,12 @@ class StageClock:
         def call(*args: Any, **kwargs: Any) -> Any:
             within = [0, 0]
             inner.append(within)
-            wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
+            wall, cpu = self._wall_ns(), self._own_cpu_ns()
             try:
                 found = function(*args, **kwargs)
                 return iter(list(found)) if whole else found
             finally:
-                took = time.perf_counter_ns() - wall, time.thread_time_ns() - cpu
+                took = self._wall_ns() - wall, self._own_cpu_ns() - cpu
                 inner.pop()
                 for i in (0, 1):
                     spent[i] += took[i] - within[i]
