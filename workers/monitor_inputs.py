@@ -118,9 +118,16 @@ class ReadLabels(ReadInput):
     """Records of a partition of `labels`: a model key gets those that name its model, or none."""
 
     def __init__(
-        self, records: Sequence[Record], span: OffsetRange, decoder: LabelDecoder, max_clock_skew_ms: int | None
+        self,
+        records: Sequence[Record],
+        span: OffsetRange,
+        decoder: LabelDecoder,
+        max_clock_skew_ms: int | None,
+        *,
+        broker_clock: bool = False,
     ) -> None:
-        """`max_clock_skew_ms`: as for judging; labels beyond it move no clock."""
+        """`max_clock_skew_ms`: as for judging; labels beyond it move no clock. `broker_clock`: all do, to the time at
+        which the log took them."""
         decoded = decoder.decode(records)
         assert decoded.labels is not None
         batch = decoded.labels
@@ -128,7 +135,7 @@ class ReadLabels(ReadInput):
         self.rows = len(batch.label)
         rows = LabelRows(batch.fingerprint, batch.event_time_ms, _CODE[batch.label + 1]) if self.rows else EMPTY_LABELS
         self._all = _as_records(records, span, rows, batch.record_index, decoded.clocks)
-        self._batch, self._max_clock_skew_ms = batch, max_clock_skew_ms
+        self._batch, self._max_clock_skew_ms, self._broker_clock = batch, max_clock_skew_ms, broker_clock
         self._of_model: dict[int, Records] = {}
 
     def of(self, key: ModelKey) -> Records:
@@ -145,10 +152,12 @@ class ReadLabels(ReadInput):
         found, batch = self._all, self._batch
         own = (batch.model_index == EVERY_MODEL) | (batch.model_index == place)
         moves = ~own
-        if self._max_clock_skew_ms is not None:
-            moves &= batch.event_time_ms <= found.append_time_ms[batch.record_index] + self._max_clock_skew_ms
+        append_time_ms = found.append_time_ms[batch.record_index]
+        moves_to_ms = append_time_ms if self._broker_clock else batch.event_time_ms
+        if self._max_clock_skew_ms is not None and not self._broker_clock:
+            moves &= batch.event_time_ms <= append_time_ms + self._max_clock_skew_ms
         clock_record = np.concatenate([found.clock_record, batch.record_index[moves]])
-        clock_time_ms = np.concatenate([found.clock_time_ms, batch.event_time_ms[moves]])
+        clock_time_ms = np.concatenate([found.clock_time_ms, moves_to_ms[moves]])
         order = np.argsort(clock_record, kind="stable")
         return replace(
             found,

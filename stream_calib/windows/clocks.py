@@ -1,5 +1,5 @@
-"""Each input partition's own clock: its largest accepted event time. A record is late or skewed against that clock
-alone."""
+"""Each input partition's own clock: its largest accepted event time, or (labels, where it is so configured) the largest
+time at which the log took a record. A record is late or skewed against that clock alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from stream_calib.windows.panes import PaneSettings
 
 NO_CLOCK = np.iinfo(np.int64).min // 2
 """Minus infinity, with room to subtract a lateness."""
@@ -46,3 +48,36 @@ def judge(
     before, after = clock[:-1], clock[1:]
     late = ~skewed & (event_time_ms < before - lateness_ms)
     return Judged(late, skewed, before, after)
+
+
+class JudgedByBroker(NamedTuple):
+    """Columns of shape (n,) for n items of one partition in order."""
+
+    late: NDArray[np.bool_]
+    clock_before: NDArray[np.int64]
+    """NO_CLOCK before the first item that moves it."""
+    clock_after: NDArray[np.int64]
+    from_ms: NDArray[np.int64]
+    """A label joins no score before that, whose pane has matured by the partition's own clock. 0: all are in reach."""
+
+
+def judge_by_broker(
+    event_time_ms: NDArray[np.int64],
+    moves_to_ms: NDArray[np.int64],
+    is_label: NDArray[np.bool_],
+    clock_ms: int | None,
+    settings: PaneSettings,
+) -> JudgedByBroker:
+    """Which of a label partition's items (n,) are late under the broker clock, and what the others can still join.
+
+    Every item moves the clock to `moves_to_ms`: the time at which the log took it, or what a control record says.
+    With c the clock before a label, panes that end by c - lateness - horizon have matured by it. A label is late when
+    no score that it could join (before it, by at most the horizon) is in a later pane. None is skewed.
+    """
+    start = NO_CLOCK if clock_ms is None else clock_ms
+    clock = np.maximum.accumulate(np.concatenate([[start], moves_to_ms]))
+    before, after = clock[:-1], clock[1:]
+    matured_ms = before - settings.label_lateness_ms - settings.horizon_ms
+    from_ms = np.maximum(matured_ms // settings.pane_ms * settings.pane_ms, 0)
+    late = is_label & (from_ms >= event_time_ms)
+    return JudgedByBroker(late, before, after, np.where(from_ms > event_time_ms - settings.horizon_ms, from_ms, 0))

@@ -285,16 +285,17 @@ class Closer:
             return
         inputs = self._committed.inputs(at.inputs)
         floor = at.matured - self._settings.keep_panes
-        cuts: dict[int, dict[str, dict[str, int]]] = {}
+        records: dict[int, PaneRecord] = {}
         with self._work_from(at):
             for shard, progress in enumerate(shards):
                 # A shard that was wiped has nothing of panes that are not kept.
                 first = self._committed.kept_from(at) if progress.removed is None else progress.removed + 1
                 for pane in range(first, floor + 1):
-                    if pane not in cuts:
-                        cuts[pane] = self._committed.record(pane).cut
-                    cut = {input_key: by_shard[str(shard)] for input_key, by_shard in cuts[pane].items()}
-                    if not self._shards.remove(shard, pane, ReadGuard(inputs, matured=True, excluded=cut)):
+                    if pane not in records:
+                        records[pane] = self._committed.record(pane)
+                    cut = {input_key: by_shard[str(shard)] for input_key, by_shard in records[pane].cut.items()}
+                    guard = ReadGuard(inputs, matured=True, excluded=cut)
+                    if not self._shards.remove(shard, pane, guard, records[pane].labels_at_cut.get(str(shard))):
                         break
 
 
@@ -302,5 +303,14 @@ def _record(pane: int, read: MaturedPane, chain_hash: str) -> PaneRecord:
     cells = read.cells
     labelled, positives, unlabelled = (int(c.sum()) for c in (cells.labelled, cells.positives, cells.unlabelled))
     return PaneRecord(
-        pane, read.counts, read.served, read.cut, read.entries, labelled, positives, unlabelled, chain_hash
+        pane,
+        read.counts,
+        read.served,
+        read.cut,
+        read.entries,
+        labelled,
+        positives,
+        unlabelled,
+        chain_hash,
+        read.labels_at_cut,
     )

@@ -8,14 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.events.contracts import TOMBSTONE_TIME_MS
-from stream_calib.events.identity import shards
-from stream_calib.windows.clocks import NO_CLOCK, judge
+from stream_calib.events.identity import sampled, shards
+from stream_calib.windows.clocks import NO_CLOCK, Judged, JudgedByBroker, judge, judge_by_broker
 from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
 from stream_calib.windows.row_codec import EMPTY_ROWS
 from stream_calib.windows.shard_store import Entry, LabelRows, Mark, ScoreRows
 
 EMPTY_LABELS = LabelRows(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.uint8))
-_CONTROL, _ROW = 1, 0
+LATE, SKEWED, UNSAMPLED = 0, 1, 2
+DROP_NAMES = ("late", "skewed", "unsampled")
+_ACCEPTED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,8 @@ class InputBatch:
     row_position: NDArray[np.int64]
     """Of the accepted rows, scores or labels."""
     row_shard: NDArray[np.uint16]
-    drop_kind: NDArray[np.bool_]
-    """True: skewed, False: late."""
+    drop_kind: NDArray[np.uint8]
+    """LATE, SKEWED or UNSAMPLED."""
     drop_pane: NDArray[np.int64]
     drop_position: NDArray[np.int64]
     drop_shard: NDArray[np.uint16]
@@ -106,8 +108,11 @@ def judge_records(
 ) -> InputBatch:
     """Judges the records of an input whose clock is `clock_ms`, for `count` shards.
 
-    A label tombstone takes its partition's clock as its time, and does not move it. Control records are never skewed.
+    A label tombstone takes its partition's clock as its time, and does not move it. (Under the broker clock it moves it
+    like any label, and its time is the end of the granule that the clock is then in, so that labels of the same day are
+    not newer.) Control records are never skewed.
     """
+    side = input_key[0]
     n_rows, n_records = len(records.rows), len(records.position)
     item_record = np.concatenate([records.row_record, records.clock_record])
     order = np.argsort(item_record, kind="stable")
@@ -115,34 +120,53 @@ def judge_records(
     item_time = np.concatenate([records.rows.event_time_ms, records.clock_time_ms])[order]
     is_row = order < n_rows
     tombstone = is_row & (item_time == TOMBSTONE_TIME_MS)
-    judged = judge(
-        np.where(tombstone, NO_CLOCK, item_time),
-        np.where(is_row, records.append_time_ms[item_record], ENDED_CLOCK_MS),
-        clock_ms,
-        settings.lateness_ms(input_key[0]),
-        settings.clock_skew_ms(input_key[0]),
-    )
-    late, skewed = judged.late & ~tombstone, judged.skewed
+    append_time = records.append_time_ms[item_record]
+    by_broker = side == "l" and settings.broker_clock
+    judged: Judged | JudgedByBroker
+    if by_broker:
+        moves_to = np.where(is_row, append_time, item_time)
+        item_time = np.where(tombstone, _granule_ends(moves_to, clock_ms, settings), item_time)
+        judged = judge_by_broker(item_time, moves_to, is_row, clock_ms, settings)
+        late, skewed = judged.late, np.zeros(len(order), dtype=bool)
+    else:
+        judged = judge(
+            np.where(tombstone, NO_CLOCK, item_time),
+            np.where(is_row, append_time, ENDED_CLOCK_MS),
+            clock_ms,
+            settings.lateness_ms(side),
+            settings.clock_skew_ms(side),
+        )
+        late, skewed = judged.late & ~tombstone, judged.skewed
 
     last_item = np.searchsorted(item_record, np.arange(n_records), side="right")
     first_clock = NO_CLOCK if clock_ms is None else clock_ms
     clock_after = np.concatenate([[first_clock], judged.clock_after])[last_item]
     clock_before = np.concatenate([[first_clock], clock_after[:-1]]).astype(np.int64)
 
+    # Before the first event there is no clock; the record's own, or the time at which the log took it, is the nearest
+    # thing.
+    clock = np.where(judged.clock_after == NO_CLOCK, append_time, judged.clock_after)
+    clock = np.where(judged.clock_before == NO_CLOCK, clock, judged.clock_before)
+    item_time = np.where(tombstone & (not by_broker), clock, item_time)
+
     # Columns of the rows alone, in their order.
     row = order[is_row]
-    late, skewed = late[is_row], skewed[is_row]
-    before = judged.clock_before[is_row]
+    fingerprint = records.rows.fingerprint[row]
+    kind = np.where(skewed, SKEWED, np.where(late, LATE, _ACCEPTED)).astype(np.uint8)[is_row]
+    if side == "l":
+        kind[(kind == _ACCEPTED) & ~sampled(fingerprint, settings.sample_rate)] = UNSAMPLED
     row_position = records.position[item_record[is_row]]
-    shard = shards(records.rows.fingerprint, count)[row]
-    # Before the first event there is no clock; the time at which the log took the record is the nearest thing.
-    clock = np.where(before == NO_CLOCK, records.append_time_ms[item_record[is_row]], before)
-    dropped = np.flatnonzero(late | skewed)
-    accepted = np.flatnonzero(~late & ~skewed)
+    shard = shards(fingerprint, count)
+    dropped, accepted = np.flatnonzero(kind != _ACCEPTED), np.flatnonzero(kind == _ACCEPTED)
     rows = records.rows.take(row[accepted])
+    entries = _entries(records.position, clock_before, clock_after, settings.pane_ms)
     if isinstance(rows, LabelRows):
-        time = np.where(rows.event_time_ms == TOMBSTONE_TIME_MS, clock[accepted], rows.event_time_ms)
-        rows = LabelRows(rows.fingerprint, time, rows.code)
+        from_ms = judged.from_ms[is_row][accepted] if isinstance(judged, JudgedByBroker) else None
+        rows = LabelRows(rows.fingerprint, item_time[is_row][accepted], rows.code, from_ms)
+        if by_broker:
+            of = item_record[is_row][accepted]
+            entries += _ahead(records.position[of], clock_before[of], clock_after[of], rows.event_time_ms, settings)
+            entries.sort(key=lambda entry: entry.position)
     return InputBatch(
         input_key,
         records.start,
@@ -154,13 +178,36 @@ def judge_records(
         rows if isinstance(rows, LabelRows) else EMPTY_LABELS,
         row_position[accepted],
         shard[accepted],
-        skewed[dropped],
-        clock[dropped] // settings.pane_ms,
+        kind[dropped],
+        clock[is_row][dropped] // settings.pane_ms,
         row_position[dropped],
         shard[dropped],
-        _entries(records.position, clock_before, clock_after, settings.pane_ms),
+        entries,
         _first_clock(judged.clock_after) if clock_ms is None else None,
     )
+
+
+def _granule_ends(moves_to_ms: NDArray[np.int64], clock_ms: int | None, settings: PaneSettings) -> NDArray[np.int64]:
+    """(n,) the end of the granule that the broker clock is in after each item."""
+    start = NO_CLOCK if clock_ms is None else clock_ms
+    return settings.granule_end_ms(np.maximum(np.maximum.accumulate(moves_to_ms), start))
+
+
+def _ahead(
+    position: NDArray[np.int64],
+    before: NDArray[np.int64],
+    after: NDArray[np.int64],
+    event_time_ms: NDArray[np.int64],
+    settings: PaneSettings,
+) -> list[Entry]:
+    """Labels (n,) that are dated in a later pane than the one that the broker clock has reached: a reader must begin
+    there to miss nothing of that pane."""
+    pane = event_time_ms // settings.pane_ms
+    found: dict[int, Entry] = {}
+    for i in np.flatnonzero(pane > after // settings.pane_ms).tolist():
+        clock = None if before[i] == NO_CLOCK else int(before[i])
+        found.setdefault(int(pane[i]), Entry(int(pane[i]), int(position[i]), clock))
+    return list(found.values())
 
 
 def _first_clock(clock_after: NDArray[np.int64]) -> int | None:

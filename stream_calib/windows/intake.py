@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.errors import StateError, StateUnavailableError
-from stream_calib.windows.input_batch import InputBatch
+from stream_calib.windows.input_batch import DROP_NAMES, InputBatch
 from stream_calib.windows.row_codec import EMPTY_ROWS
 from stream_calib.windows.shard_store import (
     Advance,
@@ -179,9 +179,7 @@ class _Piece:
         self.rows = rows
         side = "score" if batch.side == "s" else "label"
         counts = Counter(zip(batch.drop_kind[drops].tolist(), batch.drop_pane[drops].tolist(), strict=True))
-        self.drops = [
-            Drop(f"{side}_skewed" if skewed else f"{side}_late", pane, n) for (skewed, pane), n in counts.items()
-        ]
+        self.drops = [Drop(f"{side}_{DROP_NAMES[kind]}", pane, n) for (kind, pane), n in counts.items()]
 
 
 def _merge(shard: int, pieces: Sequence[_Piece]) -> ShardCall:
@@ -191,11 +189,7 @@ def _merge(shard: int, pieces: Sequence[_Piece]) -> ShardCall:
         shard,
         {p.batch.input_key: p.advance for p in pieces},
         concatenate_scores(scores),
-        LabelRows(
-            np.concatenate([np.empty(0, np.uint64), *(part.fingerprint for part in labels)]),
-            np.concatenate([np.empty(0, np.int64), *(part.event_time_ms for part in labels)]),
-            np.concatenate([np.empty(0, np.uint8), *(part.code for part in labels)]),
-        ),
+        concatenate_labels(labels),
         [drop for p in pieces for drop in p.drops],
         {p.batch.input_key: p.entries for p in pieces if p.entries},
     )
@@ -219,4 +213,15 @@ def concatenate_scores(parts: Sequence[ScoreRows]) -> ScoreRows:
         np.concatenate(index),
         np.concatenate([p.served for p in parts]),
         tuple(snapshots),
+    )
+
+
+def concatenate_labels(parts: Sequence[LabelRows]) -> LabelRows:
+    """All rows in order."""
+    from_ms = [part.from_ms for part in parts if part.from_ms is not None]
+    return LabelRows(
+        np.concatenate([np.empty(0, np.uint64), *(part.fingerprint for part in parts)]),
+        np.concatenate([np.empty(0, np.int64), *(part.event_time_ms for part in parts)]),
+        np.concatenate([np.empty(0, np.uint8), *(part.code for part in parts)]),
+        np.concatenate(from_ms) if from_ms else None,
     )

@@ -1,9 +1,11 @@
-"""Reading join entries (their two forms are described in lua/entry.lua) and naming where they lie."""
+"""Reading join entries (their forms are described in lua/entry.lua) and naming where they lie."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,25 @@ from stream_calib.windows.shard_store import NEGATIVE_CODE, POSITIVE_CODE, WITHD
 USUAL_LENGTH = 10
 _USUAL = np.dtype([("packed", "u1", 6), ("delta", "<u4")])
 _BUCKET_SHIFT = np.uint64(49)
+
+
+class Version(NamedTuple):
+    """A label as it was held."""
+
+    time_ms: int
+    code: int
+    from_ms: int = 0
+    """Scores before that are out of its reach."""
+
+
+class Outcome(IntEnum):
+    """What becomes of a label."""
+
+    UNSCORED = 0
+    MATCHED = 1
+    LEAKED = 2
+    BEYOND_HORIZON = 3
+
 
 CODE_OF_LABEL = {-1: WITHDRAWN_CODE, 0: NEGATIVE_CODE, 1: POSITIVE_CODE}
 
@@ -35,10 +56,28 @@ def fingerprint_bytes(fingerprint: NDArray[np.uint64]) -> NDArray[np.uint8]:
     return fingerprint.astype(">u8").view(np.uint8).reshape(-1, 8)
 
 
-def best_label(versions: Iterable[tuple[int, int]], score_time_ms: int, horizon_ms: int) -> int:
-    """Code of the version (label time, code) that a prediction at the time takes: the newest that joins, smaller
-    code at equal times; 0 for none."""
-    joined = [(time, -code) for time, code in versions if score_time_ms < time <= score_time_ms + horizon_ms]
+def joins(version: Version, score_time_ms: int, horizon_ms: int) -> bool:
+    """Whether the label is one of a score at that time."""
+    return max(version.from_ms, version.time_ms - horizon_ms) <= score_time_ms < version.time_ms
+
+
+def outcome(version: Version, score_times_ms: Iterable[int], horizon_ms: int) -> Outcome:
+    """Of a label whose id has these predictions."""
+    found = Outcome.UNSCORED
+    for time in score_times_ms:
+        if joins(version, time, horizon_ms):
+            return Outcome.MATCHED
+        if time >= version.time_ms:
+            found = Outcome.LEAKED
+        elif found is Outcome.UNSCORED:
+            found = Outcome.BEYOND_HORIZON
+    return found
+
+
+def best_label(versions: Iterable[Version], score_time_ms: int, horizon_ms: int) -> int:
+    """Code of the version that a prediction at the time takes: the newest that joins, smaller code at equal times; 0
+    for none."""
+    joined = [(v.time_ms, -v.code) for v in versions if joins(v, score_time_ms, horizon_ms)]
     return -max(joined)[1] if joined else 0
 
 
@@ -63,9 +102,11 @@ def label_codes(
     return codes
 
 
-def _versions(entry: bytes) -> list[tuple[int, int]]:
+def _versions(entry: bytes) -> list[Version]:
     (predictions,) = struct.unpack_from("<H", entry, 1)
+    width = 17 if entry[:1] == b"F" else 11
     versions = []
-    for at in range(3 + 6 * predictions, len(entry), 11):
-        versions.append((int.from_bytes(entry[at : at + 6], "little"), entry[at + 6]))
+    for at in range(3 + 6 * predictions, len(entry), width):
+        time, from_ms = (int.from_bytes(entry[i : i + 6], "little") for i in (at, at + 11))
+        versions.append(Version(time, entry[at + 6], from_ms if width == 17 else 0))
     return versions

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.errors import PaneGoneError
-from stream_calib.windows.join_entry import best_label
+from stream_calib.windows.join_entry import Outcome, Version, best_label, outcome
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.row_codec import decode_rows, encode_rows
 from stream_calib.windows.shard_store import (
+    LABEL_CLASSES,
     Entry,
     Inputs,
     LabelRows,
@@ -28,14 +29,20 @@ from stream_calib.windows.shard_store import (
     ShardStore,
 )
 
+_COUNTED = {
+    Outcome.MATCHED: "matched",
+    Outcome.LEAKED: "label_leaked",
+    Outcome.BEYOND_HORIZON: "label_beyond_horizon",
+}
+
 
 @dataclass
 class _Shard:
     marks: dict[str, Mark] = field(default_factory=dict)
     predictions: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     """fingerprint -> pane -> score time of the winner."""
-    versions: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    """fingerprint -> (label time, code), one for each delivery, until no pane can need it."""
+    versions: dict[int, list[Version]] = field(default_factory=lambda: defaultdict(list))
+    """fingerprint -> one for each delivery, until no pane can need it."""
     rows: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     counts: Counter[tuple[str, int]] = field(default_factory=Counter)
     entries: dict[str, dict[int, Entry]] = field(default_factory=lambda: defaultdict(dict))
@@ -103,10 +110,10 @@ class MemoryShards(ShardStore):
         ):
             return ShardNotAt(at)
         self._scores(shard, call.scores)
-        self._labels(shard, call.labels)
+        later = self._later_pane(shard, inputs)
+        self._labels(shard, call.labels, later)
         for drop in call.drops:
-            if drop.pane > shard.removed:
-                shard.counts[drop.kind, drop.pane] += drop.n
+            self._count(shard, drop.kind, drop.pane, drop.n, later)
         for input_key, entries in call.entries.items():
             for entry in entries:
                 shard.entries[input_key].setdefault(entry.pane, entry)
@@ -131,25 +138,39 @@ class MemoryShards(ShardStore):
                 known[pane] = min(time, known.get(pane, time))
                 self._rematch(shard, fingerprint, before)
 
-    def _labels(self, shard: _Shard, rows: LabelRows) -> None:
-        columns = (rows.fingerprint.tolist(), rows.event_time_ms.tolist(), rows.code.tolist())
-        for fingerprint, time, code in zip(*columns, strict=True):
-            pane = time // self.settings.pane_ms
-            if pane <= shard.removed:
-                continue
-            shard.counts["labels", pane] += 1
-            shard.counts["matched", pane] += self._matches(shard.predictions.get(fingerprint, {}), time)
-            shard.versions[fingerprint].append((time, code))
+    def _labels(self, shard: _Shard, rows: LabelRows, later: int) -> None:
+        from_ms = [0] * len(rows) if rows.from_ms is None else rows.from_ms.tolist()
+        columns = (rows.fingerprint.tolist(), rows.event_time_ms.tolist(), rows.code.tolist(), from_ms)
+        for fingerprint, *facts in zip(*columns, strict=True):
+            version = Version(*facts)
+            pane = version.time_ms // self.settings.pane_ms
+            self._count(shard, "labels", pane, 1, later)
+            if pane > shard.removed:
+                self._note(shard, version, shard.predictions.get(fingerprint, {}), 1)
+                shard.versions[fingerprint].append(version)
 
-    def _matches(self, predictions: Mapping[int, int], label_time: int) -> bool:
-        return any(t < label_time <= t + self.settings.horizon_ms for t in predictions.values())
+    def _later_pane(self, shard: _Shard, inputs: Inputs) -> int:
+        """A pane that no closer can have matured: the shard's own score watermark has not reached its end."""
+        low = shard.low(inputs.scores, self.settings.score_lateness_ms, {})
+        return max(low // self.settings.pane_ms, shard.removed + 1)
+
+    def _count(self, shard: _Shard, kind: str, pane: int, n: int, later: int) -> None:
+        """What comes for a pane that was dropped is counted in a later one; before the origin it was, already."""
+        if pane > shard.removed:
+            shard.counts[kind, pane] += n
+        elif shard.origin is None or pane > shard.origin:
+            shard.counts["label_after_mature" if kind == "labels" else kind, later] += n
+
+    def _note(self, shard: _Shard, version: Version, predictions: Mapping[int, int], n: int) -> None:
+        kind = _COUNTED.get(outcome(version, predictions.values(), self.settings.horizon_ms))
+        pane = version.time_ms // self.settings.pane_ms
+        if kind is not None and pane > shard.removed:
+            shard.counts[kind, pane] += n
 
     def _rematch(self, shard: _Shard, fingerprint: int, before: Mapping[int, int]) -> None:
-        after = shard.predictions[fingerprint]
-        for time, _ in shard.versions.get(fingerprint, ()):
-            pane = time // self.settings.pane_ms
-            if pane > shard.removed:
-                shard.counts["matched", pane] += self._matches(after, time) - self._matches(before, time)
+        for version in shard.versions.get(fingerprint, ()):
+            self._note(shard, version, before, -1)
+            self._note(shard, version, shard.predictions[fingerprint], 1)
 
     def _admit(self, number: int, pane: int, guard: ReadGuard) -> dict[str, int] | None:
         """The cut, None for "not yet"; PaneGoneError as in lua/clocks.lua (admit)."""
@@ -195,9 +216,10 @@ class MemoryShards(ShardStore):
         counts = {kind: n for (kind, p), n in state.counts.items() if p == pane and n}
         entries = {}
         for input_key in (*guard.inputs.scores, *guard.inputs.labels):
-            reached = [p for p in state.entries[input_key] if p >= pane]
+            reached = [entry for p, entry in state.entries[input_key].items() if p >= pane]
             now = state.marks[input_key]
-            place = state.entries[input_key][min(reached)] if reached else Entry(pane, now.next, now.clock_ms)
+            # Not that of the least pane: a label may be dated ahead of a broker clock.
+            place = min(reached, key=lambda entry: entry.position, default=Entry(pane, now.next, now.clock_ms))
             entries[input_key] = place._replace(pane=pane)
         return PaneCounters(counts, entries, cut)
 
@@ -214,7 +236,7 @@ class MemoryShards(ShardStore):
                 total[kind] += n if wanted(p) else 0
         return {kind: n for kind, n in total.items() if n}
 
-    def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:
+    def remove(self, shard: int, pane: int, guard: ReadGuard, recorded: Mapping[str, int] | None = None) -> bool:
         state = self._shards[shard]
         if pane <= state.removed:
             return True
@@ -233,7 +255,7 @@ class MemoryShards(ShardStore):
                 del state.predictions[fingerprint]
         for fingerprint in list(state.versions):
             if fingerprint not in state.predictions:
-                kept = [v for v in state.versions[fingerprint] if v[0] > low]
+                kept = [v for v in state.versions[fingerprint] if v.time_ms > low]
                 if kept:
                     state.versions[fingerprint] = kept
                 else:
@@ -242,7 +264,12 @@ class MemoryShards(ShardStore):
             for entries in state.entries.values():
                 entries.pop(reached, None)
         state.rows.pop(pane, None)
+        state.removed = pane
+        later = self._later_pane(state, guard.inputs)
+        if recorded is not None:
+            for kind in LABEL_CLASSES:
+                since = state.counts[kind, pane] - recorded.get(kind, 0)
+                self._count(state, kind, pane, max(since, 0), later)
         for key in [k for k in state.counts if k[1] == pane]:
             del state.counts[key]
-        state.removed = pane
         return True

@@ -12,7 +12,7 @@ from stream_calib.errors import StateError
 from stream_calib.windows.shard_store import Entry
 
 
-class PaneRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PaneRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """JSON of the blob `pane:<pane>`; keys in this order, so equal records are equal bytes."""
 
     pane: int
@@ -25,6 +25,8 @@ class PaneRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unlabelled: int
     chain: str
     """Hash over the packed matured cells of all panes up to this one, see `chained`."""
+    labels_at_cut: dict[str, dict[str, int]] = {}
+    """As in MaturedPane; only where there is a cut."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self, order="deterministic")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stream_calib.config import Config
 
 ENDED_CLOCK_MS = 4_200_000_000_000
@@ -25,6 +28,10 @@ class PaneSettings:
     """A prediction that no label ever named counts as negative when its pane matures."""
     label_time_granularity_ms: int = 1
     """What a label time stands for; it is the last millisecond of that."""
+    broker_clock: bool = False
+    """The clock of a label partition is the time at which the log took its records, not the times of its labels."""
+    sample_rate: float = 1.0
+    """Share of the event ids that take part."""
 
     @classmethod
     def of(cls, config: Config) -> PaneSettings:
@@ -38,6 +45,8 @@ class PaneSettings:
             w.keep_panes,
             w.missing_label == "negative_at_horizon",
             config.labels.time_granularity_ms,
+            config.labels.clock == "broker",
+            config.scores.sample_rate,
         )
 
     @property
@@ -53,6 +62,10 @@ class PaneSettings:
     def end_ms(self, pane: int) -> int:
         """First millisecond after the pane."""
         return (pane + 1) * self.pane_ms
+
+    def granule_end_ms(self, time_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(n,) the last millisecond of what each label time (n,) stands for."""
+        return (time_ms // self.label_time_granularity_ms + 1) * self.label_time_granularity_ms - 1
 
     def lateness_ms(self, side: str) -> int:
         """Lateness of the side "s" (scores) or "l" (labels)."""

@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from stream_calib.windows.join_entry import fingerprint_bytes, join_buckets, time_bytes
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.row_codec import encode_rows
-from stream_calib.windows.shard_store import COUNTER_KINDS, Inputs, Mark, ReadGuard, ShardCall
+from stream_calib.windows.shard_store import COUNTER_KINDS, LABEL_CLASSES, Inputs, Mark, ReadGuard, ShardCall
 
 if TYPE_CHECKING:
     from stream_calib.windows.redis_shards import ShardKeys
 
 ScriptCall = tuple[list[bytes], list[bytes]]
 _NO_PANE = 1 << 40
+_WITH_REACH = 4
+"""Added to the code of a label that cannot reach all scores within its horizon."""
 
 
 def register_call(
@@ -94,6 +96,12 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
     names += keys.joins(bucket)
 
     n_scores = len(call.scores)
+    by_id = np.argsort(call.scores.fingerprint, kind="stable"), np.argsort(call.labels.fingerprint, kind="stable")
+    code, reaches = call.labels.code, list[int]()
+    if call.labels.from_ms is not None:
+        code = np.where(call.labels.from_ms > 0, code + _WITH_REACH, code)
+        in_order = call.labels.from_ms[by_id[1]]
+        reaches = in_order[in_order > 0].tolist()
     head = {
         "run": run or False,
         "ranges": [
@@ -119,6 +127,7 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
         "chunks": chunks,
         "lists": lists,
         "counts": [(kind, pane, n) for (kind, pane), n in counts.items()],
+        "reaches": reaches,
     }
     score_operations = np.zeros((n_scores, 19), dtype=np.uint8)
     score_operations[:, 0:2] = _u2(join_key[:n_scores])
@@ -129,9 +138,8 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
     label_operations[:, 0:2] = _u2(join_key[n_scores:])
     label_operations[:, 2:4] = _u2(held_key)
     label_operations[:, 4:10] = time_bytes(call.labels.event_time_ms)
-    label_operations[:, 10] = call.labels.code
+    label_operations[:, 10] = code
     label_operations[:, 11:19] = fingerprint_bytes(call.labels.fingerprint)
-    by_id = np.argsort(call.scores.fingerprint, kind="stable"), np.argsort(call.labels.fingerprint, kind="stable")
     operations = [score_operations[by_id[0]].tobytes(), label_operations[by_id[1]].tobytes()]
     return names, [msgspec.msgpack.encode(head), *operations, *chunk_bytes]
 
@@ -142,6 +150,7 @@ def remove_call(
     guard: ReadGuard,
     settings: PaneSettings,
     fingerprint: NDArray[np.uint64],
+    recorded: Mapping[str, int] | None,
     *,
     last: bool,
 ) -> ScriptCall:
@@ -152,7 +161,8 @@ def remove_call(
     operations = np.empty((len(fingerprint), 9), dtype=np.uint8)
     operations[:, 0:2] = _u2(len(names) + 1 + index)
     operations[:, 2:9] = fingerprint_bytes(fingerprint)[:, 1:]
-    part = msgspec.msgpack.encode({"last": last, "kinds": COUNTER_KINDS, "inputs": inputs})
+    since = [] if recorded is None else [(kind, recorded.get(kind, 0)) for kind in LABEL_CLASSES]
+    part = msgspec.msgpack.encode({"last": last, "kinds": COUNTER_KINDS, "inputs": inputs, "recorded": since})
     names += keys.joins(bucket)
     return names, [guard_bytes(guard, pane, settings), part, operations.tobytes()]
 

@@ -219,11 +219,16 @@ class RedisShards(ShardStore):
                     total[kind] += int(n) if wanted(int(p)) else 0
         return {kind: n for kind, n in total.items() if n}
 
-    def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:
+    def remove(self, shard: int, pane: int, guard: ReadGuard, recorded: Mapping[str, int] | None = None) -> bool:
         keys = self._keys[shard]
-        none = np.empty(0, dtype=np.uint64)
+
+        def drop(some: NDArray[np.uint64], last: bool) -> bytes:
+            call = redis_calls.remove_call(keys, pane, guard, self.settings, some, recorded, last=last)
+            status: bytes = _REMOVE(self._client, *call)
+            return status
+
         # Closed first, listed then: what is applied in between would stay for ever.
-        status = _REMOVE(self._client, *redis_calls.remove_call(keys, pane, guard, self.settings, none, last=False))
+        status = drop(np.empty(0, dtype=np.uint64), False)
         if status != b"ok":
             return bool(status == b"done")
         with answering(StateUnavailableError, "reading a pane to remove"):
@@ -235,8 +240,7 @@ class RedisShards(ShardStore):
         fingerprint = np.unique(np.concatenate([rows, np.frombuffer(b"".join(held), dtype=">u8").astype(np.uint64)]))
         parts = range(0, max(len(fingerprint), 1), _FIELDS_A_CALL)
         for first in parts:
-            some, last = fingerprint[first : first + _FIELDS_A_CALL], first == parts[-1]
-            status = _REMOVE(self._client, *redis_calls.remove_call(keys, pane, guard, self.settings, some, last=last))
+            status = drop(fingerprint[first : first + _FIELDS_A_CALL], first == parts[-1])
             if status == b"wait":
                 return False  # the shard was rolled back in between
         return True

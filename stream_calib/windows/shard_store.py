@@ -25,8 +25,27 @@ WITHDRAWN_CODE, NEGATIVE_CODE, POSITIVE_CODE = 1, 2, 3
 """Labels as stored. At equal label times the smaller code wins; 0 stands for no label."""
 
 
-COUNTER_KINDS = ("accepted", "labels", "matched", "score_late", "score_skewed", "label_late", "label_skewed")
-"""Counted by shard and pane: scores and labels that take part, labels that join a winner, and drops."""
+UNMATCHED_KINDS = ("label_leaked", "label_beyond_horizon")
+"""Of the labels that join no winner, as far as is known: a score of the id is not before the label; all are too far
+before it."""
+
+COUNTER_KINDS = (
+    "accepted",
+    "labels",
+    "matched",
+    *UNMATCHED_KINDS,
+    "score_late",
+    "score_skewed",
+    "label_late",
+    "label_skewed",
+    "label_unsampled",
+    "label_after_mature",
+)
+"""Counted by shard and pane: scores and labels that take part, labels that join a winner, and what does not take part.
+"""
+
+LABEL_CLASSES = ("labels", "label_late", "label_skewed", "label_unsampled")
+"""What may still come for a pane that matured without waiting for an idle label input."""
 
 
 class Mark(NamedTuple):
@@ -122,9 +141,12 @@ class LabelRows:
     event_time_ms: NDArray[np.int64]
     code: NDArray[np.uint8]
     """WITHDRAWN_CODE, NEGATIVE_CODE or POSITIVE_CODE."""
+    from_ms: NDArray[np.int64] | None = None
+    """Scores before that are out of reach, 0: all within the horizon are in reach. None: 0 for all."""
 
     def take(self, index: NDArray[np.intp]) -> LabelRows:
-        return LabelRows(self.fingerprint[index], self.event_time_ms[index], self.code[index])
+        from_ms = None if self.from_ms is None else self.from_ms[index]
+        return LabelRows(self.fingerprint[index], self.event_time_ms[index], self.code[index], from_ms)
 
     def __len__(self) -> int:
         return len(self.fingerprint)
@@ -134,7 +156,7 @@ class Drop(NamedTuple):
     """Records that count but do not take part, in the pane of their partition's clock."""
 
     kind: str
-    """"score_late", "score_skewed", "label_late" or "label_skewed"."""
+    """"score_late", "score_skewed", "label_late", "label_skewed" or "label_unsampled"."""
     pane: int
     n: int
 
@@ -251,6 +273,11 @@ class ShardStore(ABC):
         of no pane that will ever mature."""
 
     @abstractmethod
-    def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:
+    def remove(self, shard: int, pane: int, guard: ReadGuard, recorded: Mapping[str, int] | None = None) -> bool:
         """Drops the pane. True when it is gone; False when the shard's clocks forbid it now, or an earlier pane is
-        still there (it was rolled back). Repeatable after a crash in the middle."""
+        still there (it was rolled back). Repeatable after a crash in the middle.
+
+        `recorded`: where the pane matured with a cut, the LABEL_CLASSES that its record has of this shard. What has
+        come since is counted in a pane that cannot have matured yet; its `labels` are `label_after_mature` there, and
+        so are those that come for the pane after it was dropped.
+        """

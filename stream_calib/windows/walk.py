@@ -14,8 +14,10 @@ from stream_calib.calibration.metrics import LOG_LOSS_CLIP
 from stream_calib.events.blocks import served_probability
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.shard_store import (
+    LABEL_CLASSES,
     NEGATIVE_CODE,
     POSITIVE_CODE,
+    UNMATCHED_KINDS,
     Entry,
     Inputs,
     ReadGuard,
@@ -33,7 +35,8 @@ class MaturedPane:
 
     cells: MaturedCells
     counts: dict[str, int]
-    """accepted, winners, labels, matched, score_late, score_skewed, label_late, label_skewed."""
+    """COUNTER_KINDS, winners, and label_never_scored: with label_leaked and label_beyond_horizon (both as far as is
+    known) the labels that are not matched."""
     served: dict[str, list[int]]
     """Snapshot version ("" = identity) -> winners, labelled, positives, sum of served p of the labelled (fixed point
     SERVED_ONE), sum of their log-loss (fixed point LOSS_SCALE)."""
@@ -41,6 +44,8 @@ class MaturedPane:
     """Input key -> the earliest place over the shards where its clock first reached the pane."""
     cut: dict[str, dict[str, int]] = field(default_factory=dict)
     """Excluded input key -> shard -> next position."""
+    labels_at_cut: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Where there is a cut: shard -> its LABEL_CLASSES, for what comes later to be told from them."""
 
 
 def winners(rows: ScoreRows) -> ScoreRows:
@@ -90,6 +95,7 @@ def read_matured(shards: ShardStore, pane: int, inputs: Inputs, excluded: Mappin
     parts, counts, served = [], Counter[str](), dict[str, list[int]]()
     entries: dict[str, Entry] = {}
     cuts: dict[str, dict[str, int]] = {input_key: {} for input_key in excluded}
+    at_cut: dict[str, dict[str, int]] = {}
     for shard in range(shards.count):
         read = shards.read_rows(shard, pane, guard)
         counters = shards.read_counters(shard, pane, guard)
@@ -98,6 +104,8 @@ def read_matured(shards: ShardStore, pane: int, inputs: Inputs, excluded: Mappin
         for input_key, position in read.cut.items():
             cuts[input_key][str(shard)] = position
         counts.update(counters.counts)
+        if read.cut:
+            at_cut[str(shard)] = {kind: n for kind, n in counters.counts.items() if kind in LABEL_CLASSES}
         for input_key, entry in counters.entries.items():
             known = entries.get(input_key)
             entries[input_key] = entry if known is None or entry.position < known.position else known
@@ -111,7 +119,22 @@ def read_matured(shards: ShardStore, pane: int, inputs: Inputs, excluded: Mappin
         parts.append(MaturedCells.count(rows.unit_bucket, rows.signature, locate(rows.score)[0], label))
         counts["winners"] += len(rows)
         _add_served(served, rows, label)
-    return MaturedPane(MaturedCells.merge(parts), dict(counts), served, entries, cuts)
+    return MaturedPane(MaturedCells.merge(parts), _diagnosed(counts), served, entries, cuts, at_cut)
+
+
+def _diagnosed(counts: Counter[str]) -> dict[str, int]:
+    """The counters with the labels that join no winner in exactly one of UNMATCHED_KINDS and label_never_scored.
+
+    What a shard knows of an unmatched label is what it knew of the id when the label or a score came: scores of dropped
+    panes are forgotten. So a label may be known as of two kinds, and then the first one counts.
+    """
+    found = {kind: n for kind, n in counts.items() if kind not in UNMATCHED_KINDS}
+    unmatched = counts["labels"] - counts["matched"]
+    for kind in UNMATCHED_KINDS:
+        n = min(max(counts[kind], 0), unmatched)
+        found |= {kind: n} if n else {}
+        unmatched -= n
+    return found | ({"label_never_scored": unmatched} if unmatched else {})
 
 
 def _labels(code: NDArray[np.uint8], negative_at_horizon: bool) -> NDArray[np.int8]:

@@ -164,7 +164,7 @@ def test_the_same_score_and_label_again(join: Join) -> None:
     join.move_clocks(40)
     found = join.matured(0)
     assert join.sums(0) == (1, 1, 1)
-    assert found.counts == {"accepted": 3, "winners": 2, "labels": 4, "matched": 3}
+    assert found.counts == {"accepted": 3, "winners": 2, "labels": 4, "matched": 3, "label_never_scored": 1}
 
 
 def test_an_id_is_one_prediction_a_pane(join: Join) -> None:
@@ -308,7 +308,7 @@ def test_a_new_winner_looks_at_the_held_labels_again(join: Join) -> None:
     """A label beyond the new winner's horizon is no longer joined, one before the old winner's time is now."""
     join.write(S, block(("a", 9), ("b", 9)))
     join.write(L, label("b", 7), label("b", 7), label("a", 22), label("a", 22))
-    assert join.store.counts_after(0) == {"accepted": 2, "labels": 4, "matched": 2}
+    assert join.store.counts_after(0) == {"accepted": 2, "labels": 4, "matched": 2, "label_leaked": 2}
     join.write(S, block(("a", 6.5), ("b", 6.5)))
     join.move_clocks(60)
     assert join.sums(0) == (1, 1, 1)
@@ -346,7 +346,7 @@ def test_drops_are_counted_in_the_pane_of_their_partitions_clock(backend: Backen
     join.write("s:b:1", block(("elsewhere", 2)))
     join.write(L, clock(12), Label("x", at(7.999), 1, now), Label("x", at(17.001), 1, now), Label("x", at(8), 1, now))
     join.move_clocks(60)
-    assert join.matured(0).counts == {"accepted": 2, "winners": 2, "labels": 1}
+    assert join.matured(0).counts == {"accepted": 2, "winners": 2, "labels": 1, "label_never_scored": 1}
     assert join.matured(1).counts == {
         "accepted": 1,
         "winners": 1,
@@ -564,8 +564,8 @@ def test_labels_of_removed_panes_leave_nothing_behind(backend: Backend) -> None:
     assert join.store.remove(0, PANE_0, join.guard({"l:t:1": 1}))
     size = backend.size(join.store, 0)
     join.write("l:t:1", label("a", 6), label("b", 7))
-    assert join.store.counts_after(0) == {}
-    assert backend.size(join.store, 0) == size
+    assert join.store.counts_after(PANE_0) == {"label_after_mature": 2}
+    assert backend.size(join.store, 0) == size + 1, "but for that counter"
 
 
 # --- a wiped shard

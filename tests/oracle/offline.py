@@ -2,8 +2,8 @@
 
 It keeps everything in memory, looks at the whole of both logs at once, and has no shards, batches, workers or restarts,
 so nothing that the product has to get right can go wrong here in the same way. No label partition is ever left out of
-the minimum, and label times are taken as they are (granularity 1 ms). Scores are those of `blocks`, where those that are
-not sampled never come.
+the minimum, and label times are taken as they are (granularity 1 ms). Scores are those of `blocks`, where those that
+are not sampled never come.
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ class Result:
     signatures: dict[int, tuple[str, ...]]
     winners: dict[tuple[str, int], tuple[int, float, int | None]]
     """(event id, pane) -> (score time, raw score, label or None)."""
+    accepted_labels: dict[tuple[int, int], tuple[str, int]] = field(compare=False)
+    """(partition, index of the record in its list) -> (event id, label time)."""
 
     def pane(self, number: int) -> Pane:
         return self.panes.get(number, Pane())
@@ -136,11 +138,12 @@ def compute(
             first_clocks.append(first)
 
     # Labels likewise.
-    accepted_labels: list[tuple[str, int, int | None, float]] = []
+    accepted_labels: dict[tuple[int, int], tuple[str, int, int | None, float]] = {}
     label_clocks = []
-    for label_log in label_logs:
+    for partition, label_log in enumerate(label_logs):
         clock = -math.inf
-        for entry in label_log:
+        for index, entry in enumerate(label_log):
+            place = (partition, index)
             if clock == math.inf:
                 raise ValueError(f"{entry} comes after the end of its partition")
             if isinstance(entry, End):
@@ -158,13 +161,13 @@ def compute(
                     at = clock if before == -math.inf else before
                     panes[pane_of_clock(at, pane_ms)].classes["labels_unsampled"] += 1
                 else:
-                    accepted_labels.append((entry.event_id, label_ms, entry.label, reach))
+                    accepted_labels[place] = (entry.event_id, label_ms, entry.label, reach)
             elif isinstance(entry, Label):
                 if entry.time_ms is None:
                     if clock == -math.inf:
                         raise ValueError(f"{entry}: a tombstone before any record has no time")
                     if is_sampled(entry.event_id, settings.sample_rate):
-                        accepted_labels.append((entry.event_id, int(clock), None, -math.inf))
+                        accepted_labels[place] = (entry.event_id, int(clock), None, -math.inf)
                     else:
                         panes[pane_of_clock(clock, pane_ms)].classes["labels_unsampled"] += 1
                     continue
@@ -176,7 +179,7 @@ def compute(
                     continue
                 before, clock = clock, max(clock, entry.time_ms)
                 if is_sampled(entry.event_id, settings.sample_rate):
-                    accepted_labels.append((entry.event_id, entry.time_ms, entry.label, -math.inf))
+                    accepted_labels[place] = (entry.event_id, entry.time_ms, entry.label, -math.inf)
                 else:
                     at = clock if before == -math.inf else before
                     panes[pane_of_clock(at, pane_ms)].classes["labels_unsampled"] += 1
@@ -196,13 +199,13 @@ def compute(
         if _wins_over(score, winners[key]):
             winners[key] = score
 
-    # Each label joins every winner of its id with score time < label time <= score time + horizon, where the winner's pane
-    # had not matured by the clock of the label's partition.
+    # Each label joins every winner of its id with score time < label time <= score time + horizon, where the winner's
+    # pane had not matured by the clock of the label's partition.
     winner_keys_of: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for key in winners:
         winner_keys_of[key[0]].append(key)
     best: dict[tuple[str, int], tuple[int, int | None]] = {}
-    for event_id, label_ms, label, reach in accepted_labels:
+    for event_id, label_ms, label, reach in accepted_labels.values():
         matched = False
         for key in winner_keys_of[event_id]:
             if reach <= winners[key].time_ms < label_ms <= winners[key].time_ms + horizon:
@@ -252,7 +255,8 @@ def compute(
     totals["labelled"] = sum(label is not None for _, _, label in outcome_of.values())
     totals["positives"] = sum(label == 1 for _, _, label in outcome_of.values())
     totals["unlabelled"] = totals["winners"] - totals["labelled"]
-    return Result(dict(panes), first_pane, last_closed, last_matured, totals, signatures, outcome_of)
+    accepted = {place: (event_id, label_ms) for place, (event_id, label_ms, _, _) in accepted_labels.items()}
+    return Result(dict(panes), first_pane, last_closed, last_matured, totals, signatures, outcome_of, accepted)
 
 
 def _wins_over(score: Score, other: Score) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from stream_calib.events.identity import fingerprints, shards
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, chained, decode_record
+from stream_calib.windows.shard_store import LABEL_CLASSES
 from stream_calib.windows.state_store import StateStore
 from tests.oracle.offline import Clock, End, Label, Pane, Result, Score, compute, is_skewed
 from tests.windows.deciders import ALERT_EVERY, REQUEST_EVERY, expected_detector
@@ -24,7 +25,9 @@ DROPS = {
     "scores_skewed": "score_skewed",
     "labels_late": "label_late",
     "labels_skewed": "label_skewed",
+    "labels_unsampled": "label_unsampled",
 }
+UNMATCHED = ("label_leaked", "label_beyond_horizon", "label_never_scored")
 
 
 def oracle(
@@ -52,7 +55,10 @@ def oracle(
             if cut and key in cut and isinstance(item, Label):
                 shard = str(int(shards(fingerprints([item.event_id]), count)[0]))
                 if position >= cut[key][shard]:
-                    if item.time_ms is not None and not is_skewed(item.time_ms, item.append_ms, settings):
+                    if settings.broker_clock:
+                        assert item.append_ms is not None
+                        log.append(Clock(item.append_ms))
+                    elif item.time_ms is not None and not is_skewed(item.time_ms, item.append_ms, settings):
                         log.append(Clock(item.time_ms))
                     continue
             log.append(item)
@@ -110,6 +116,14 @@ def counts_of(pane: Pane) -> dict[str, int]:
     return {kind: n for kind, n in counts.items() if n}
 
 
+def without_diagnosis(counts: Mapping[str, int]) -> dict[str, int]:
+    """The counters that are exact; what the unmatched labels are said to be must add up to them."""
+    unmatched = counts.get("labels", 0) - counts.get("matched", 0)
+    assert sum(counts.get(kind, 0) for kind in UNMATCHED) == unmatched, counts
+    assert all(n >= 0 for n in counts.values()), counts
+    return {kind: n for kind, n in counts.items() if n and kind not in UNMATCHED}
+
+
 def check_world(world: World) -> None:
     """Every cell, counter, total, decision and alert of a finished simulation."""
     at = world.cursors()
@@ -138,7 +152,8 @@ def check_world(world: World) -> None:
 
 
 def _check_record(world: World, record: PaneRecord, expected: Pane, records: dict[int, PaneRecord]) -> None:
-    counts = {kind: n for kind, n in record.counts.items() if n}
+    counts = without_diagnosis(record.counts)
+    counts.pop("label_after_mature", None)
     wanted = counts_of(expected)
     back = world.logs.settings.back_panes
     if any(records[p].cut for p in range(record.pane - back, record.pane) if p in records):
@@ -146,12 +161,11 @@ def _check_record(world: World, record: PaneRecord, expected: Pane, records: dic
         assert counts.get("matched", 0) <= wanted.get("matched", 0)
         counts.pop("matched", None)
         wanted.pop("matched", None)
-    if record.cut:
-        # Drops behind the cut are in no pane's record; the oracle counts them.
-        for side in ("label_late", "label_skewed"):
-            assert counts.get(side, 0) <= wanted.get(side, 0)
-            counts.pop(side, None)
-            wanted.pop(side, None)
+    if any(records[p].cut for p in records if p <= record.pane):
+        # Drops behind the cut of a pane are in the record of a later one; the totals say whether all are there.
+        for kind in ("label_late", "label_skewed", "label_unsampled"):
+            counts.pop(kind, None)
+            wanted.pop(kind, None)
     assert counts == wanted, f"counters of pane {record.pane}, cut {record.cut}"
     sums = [sum(column) for column in zip(*expected.matured.values(), strict=True)] or [0, 0, 0]
     assert [record.labelled, record.positives, record.unlabelled] == sums
@@ -160,18 +174,56 @@ def _check_record(world: World, record: PaneRecord, expected: Pane, records: dic
 
 
 def _check_totals(world: World, whole: Result, records: dict[int, PaneRecord]) -> None:
-    """Every input in exactly one class, once no pane has a cut: in a record, or in a pane that has not matured."""
-    if any(record.cut for record in records.values()):
+    """Every input in exactly one class: in a record, or in a pane that has not matured, or waiting for its removal.
+
+    Which labels came after their pane had matured is in the cuts; it is exact but where a shard or the state was rolled
+    back or wiped.
+    """
+    cuts = {pane: record.cut for pane, record in records.items() if any(record.cut.values())}
+    if cuts and world.happened.keys() & {"roll", "wipe", "state"}:
         return
-    totals: Counter[str] = Counter(world.store.counts_after(max(records, default=whole.first_pane - 1)))
-    for record in records.values():
-        totals.update(record.counts)
+    totals = counted(world, records)
     t = whole.totals
     assert totals["accepted"] == t["scores_accepted"]
-    assert totals["labels"] == t["labels_matched"] + t["labels_unmatched"]
-    assert totals["matched"] == t["labels_matched"]
     for theirs, ours in DROPS.items():
         assert totals[ours] == t[theirs], ours
+    assert totals["labels"] + totals["label_after_mature"] == t["labels_matched"] + t["labels_unmatched"]
+    assert totals["label_after_mature"] == after_mature(world, whole, cuts)
+    if cuts:
+        assert totals["matched"] <= t["labels_matched"]
+    else:
+        assert totals["matched"] == t["labels_matched"]
+
+
+def counted(world: World, records: Mapping[int, PaneRecord]) -> Counter[str]:
+    """The sums over all records and over what no record has yet."""
+    store, first, last = world.store, min(records, default=0), max(records, default=-1)
+    totals: Counter[str] = Counter()
+    for part in (store.counts_before(first), store.counts_after(last), *(r.counts for r in records.values())):
+        totals.update(part)
+    for pane, record in records.items():
+        # Labels that came for a pane that is still kept are counted in a later one when it is dropped.
+        kept = [str(shard) for shard, p in enumerate(store.progress()) if p.removed is None or p.removed < pane]
+        if any(record.cut.values()) and kept:
+            now = Counter(store.counts_after(pane - 1))
+            now.subtract(store.counts_after(pane))
+            for kind in LABEL_CLASSES:
+                since = now[kind] - sum(record.labels_at_cut[shard].get(kind, 0) for shard in kept)
+                totals["label_after_mature" if kind == "labels" else kind] += since
+    return totals
+
+
+def after_mature(world: World, whole: Result, cuts: Mapping[int, dict[str, dict[str, int]]]) -> int:
+    """Accepted labels of a pane that came behind its cut."""
+    found = 0
+    keys = sorted(key for key in world.logs.inputs if key.startswith("l"))
+    begun = world.first_clocks()
+    for (partition, index), (event_id, time_ms) in whole.accepted_labels.items():
+        cut = cuts.get(time_ms // world.logs.settings.pane_ms, {}).get(keys[partition])
+        if cut:
+            shard = str(int(shards(fingerprints([event_id]), world.store.count)[0]))
+            found += index - (keys[partition] in begun) >= cut[shard]
+    return found
 
 
 def _check_decisions(world: World, at: dict[str, int], records: dict[int, PaneRecord]) -> None:

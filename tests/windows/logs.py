@@ -48,16 +48,32 @@ def ms(seconds: int) -> int:
     return START_MS + 1_000 * seconds
 
 
-def settings_with(skew: bool) -> PaneSettings:
+def settings_with(skew: bool = False, *, broker_clock: bool = False, sample_rate: float = 1.0) -> PaneSettings:
     """Half a pane of horizon beyond a whole one, so that the rounding of horizon to panes matters."""
-    skew_ms = 1_000 * CLOCK_SKEW if skew else None
-    return PaneSettings(1_000 * PANE, 1_000 * HORIZON, 1_000 * LATE, 1_000 * LABEL_LATE, skew_ms, keep_panes=2)
+    return PaneSettings(
+        1_000 * PANE,
+        1_000 * HORIZON,
+        1_000 * LATE,
+        1_000 * LABEL_LATE,
+        1_000 * CLOCK_SKEW if skew else None,
+        keep_panes=2,
+        broker_clock=broker_clock,
+        sample_rate=sample_rate,
+    )
 
 
-def generate(seed: int, *, silent_for_good: bool = False, grows: bool = False) -> Logs:
+def generate(
+    seed: int,
+    *,
+    silent_for_good: bool = False,
+    grows: bool = False,
+    broker_clock: bool = False,
+    sample_rate: float = 1.0,
+) -> Logs:
     """`silent_for_good`: some label partitions say nothing any more at some point, also no end. `grows`: some
-    partitions are added on the way."""
+    partitions are added on the way. `broker_clock`: labels come in any order, and some before their time."""
     r = random.Random(seed)
+    delays = (-12, -2, 0, 1, 4, 9, 20, 35) if broker_clock else (0, 0, 1, 2, 4, 7)
     n_scores, n_labels, length = r.choice([1, 2, 3]), r.choice([1, 2, 3]), r.choice([40, 60, 90])
     skew = r.random() < 0.5
     ends = not silent_for_good and r.random() < 0.6
@@ -84,7 +100,7 @@ def generate(seed: int, *, silent_for_good: bool = False, grows: bool = False) -
         number = int(label.event_id.split("-")[1])
         p = number % n_labels if r.random() < 0.7 else r.randrange(n_labels)
         dated = length if label.time_ms is None else (label.time_ms - START_MS) // 1_000
-        at = max(1, dated + r.choice([0, 0, 1, 2, 4, 7]))
+        at = max(1, dated + r.choice(delays))
         if p in silent and silent[p][0] <= at < sum(silent[p]):
             at = sum(silent[p])
         if at <= dead.get(p, at):
@@ -104,7 +120,8 @@ def generate(seed: int, *, silent_for_good: bool = False, grows: bool = False) -
         elif key.startswith("s") or int(key.split(":")[2]) not in dead:
             log.append(Written(Clock(ms(length + FAR)), end))
     last = (ms(length + FAR) - 1_000 * (max(LATE, LABEL_LATE) + HORIZON)) // (1_000 * PANE) - 1
-    return Logs(inputs, settings_with(skew), None if ends else last, end, added)
+    settings = settings_with(skew, broker_clock=broker_clock, sample_rate=sample_rate)
+    return Logs(inputs, settings, None if ends else last, end, added)
 
 
 def _score_log(

@@ -32,7 +32,7 @@ from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_record
 from stream_calib.windows.registration import INPUTS, recorded_inputs
 from tests.oracle.offline import Clock, End, Label, Result, Score, Settings, compute
-from tests.windows.expectation import counts_of, matured_of, scored_of
+from tests.windows.expectation import counts_of, matured_of, scored_of, without_diagnosis
 from tests.windows.logs import START_MS, ms
 from workers import monitor as monitor_module
 from workers.deployment import State, connect_state, open_gaps, open_registry, state_of
@@ -352,7 +352,7 @@ class Monitored:
             expected = whole.pane(pane)
             assert scored_of(ScoredCells.unpack(scored)) == expected.scored, f"scored cells of {key} in {pane}"
             assert matured_of(MaturedCells.unpack(matured)) == expected.matured, f"matured cells of {key} in {pane}"
-            counts = {kind: n for kind, n in self.record(key, pane).counts.items() if n}
+            counts = without_diagnosis(self.record(key, pane).counts)
             assert counts == counts_of(expected), f"counters of {key} in {pane}"
             filled += bool(expected.matured)
         return filled

@@ -29,7 +29,8 @@ Item: TypeAlias = Block | Label | Clock | End
 
 
 def oracle_settings(s: PaneSettings) -> Settings:
-    return Settings(s.horizon_ms, s.pane_ms, s.score_lateness_ms, s.label_lateness_ms, s.max_clock_skew_ms)
+    lateness = s.score_lateness_ms, s.label_lateness_ms
+    return Settings(s.horizon_ms, s.pane_ms, *lateness, s.max_clock_skew_ms, s.broker_clock, s.sample_rate)
 
 
 def append_time(item: Item) -> int:

@@ -40,6 +40,9 @@ from tests.windows.records import batch
 
 IDLE_GRACE = 6
 _DEEPEST = 3
+KEEPING = ("deal", "zombie", "closer", "second_closer", "settler")
+LOSING = ("roll", "roll", "wipe", "state")
+"""Kinds of faults: without and with loss of writes."""
 T = TypeVar("T")
 
 
@@ -96,8 +99,8 @@ class InterruptedShards(ShardStore):
     def counts_after(self, pane: int) -> dict[str, int]:
         return self._do(lambda: self._world.store.counts_after(pane))
 
-    def remove(self, shard: int, pane: int, guard: ReadGuard) -> bool:
-        return self._do(lambda: self._world.store.remove(shard, pane, guard))
+    def remove(self, shard: int, pane: int, guard: ReadGuard, recorded: Mapping[str, int] | None = None) -> bool:
+        return self._do(lambda: self._world.store.remove(shard, pane, guard, recorded))
 
 
 class InterruptedState(StateStore):
@@ -223,9 +226,19 @@ class Settler:
 class World:
     """`faults` is how often something breaks: 0 for a quiet run."""
 
-    def __init__(self, seed: int, backend: Backend, logs: Logs, *, faults: float, steps: int = 70) -> None:
+    def __init__(
+        self,
+        seed: int,
+        backend: Backend,
+        logs: Logs,
+        *,
+        faults: float,
+        kinds: Sequence[str] = (*KEEPING, *LOSING),
+        steps: int = 70,
+    ) -> None:
         self.random = random.Random(seed)
         self.backend, self.logs, self.faults, self.steps = backend, logs, faults, steps
+        self.kinds = kinds
         self.store = backend.shards(self.random.choice([1, 2, 3]), logs.settings)
         self.state = backend.state()
         self.now = 0
@@ -300,8 +313,7 @@ class World:
 
     def _fault(self) -> None:
         r = self.random
-        kinds = ("deal", "zombie", "closer", "second_closer", "roll", "roll", "wipe", "state", "settler")
-        kind = r.choice(kinds)
+        kind = r.choice(self.kinds)
         self.happened[kind] = self.happened.get(kind, 0) + 1
         if kind in ("deal", "zombie"):
             old = [w for w in self.workers if w not in self._busy] if kind == "zombie" else []

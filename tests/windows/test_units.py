@@ -15,7 +15,14 @@ from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.clocks import NO_CLOCK, judge
 from stream_calib.windows.input_batch import InputBatch, judge_records
 from stream_calib.windows.intake import Intake, concatenate_scores
-from stream_calib.windows.join_entry import best_label, fingerprint_bytes, join_buckets, label_codes, time_bytes
+from stream_calib.windows.join_entry import (
+    Version,
+    best_label,
+    fingerprint_bytes,
+    join_buckets,
+    label_codes,
+    time_bytes,
+)
 from stream_calib.windows.memory_shards import MemoryShards
 from stream_calib.windows.pane_record import PaneRecord, chained, decode_record
 from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
@@ -212,7 +219,7 @@ def test_the_best_label_is_the_oracles(versions: list[tuple[int, int | None]], s
     code = {None: 1, 0: 2, 1: 3}
     joined = [v for v in versions if score_time < v[0] <= score_time + 15]
     best = code[max(joined, key=lambda v: rank(*v))[1]] if joined else 0
-    assert best_label([(time, code[value]) for time, value in versions], score_time, 15) == best
+    assert best_label([Version(time, code[value]) for time, value in versions], score_time, 15) == best
 
 
 def test_entries_of_both_forms_give_their_labels() -> None:

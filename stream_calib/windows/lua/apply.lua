@@ -7,8 +7,9 @@
 --       then the join hashes j<bucket>.
 -- ARGV: 1 msgpack: the call (shard_scripts.py says what is in it)
 --       2 score operations of 19 bytes: u2 index into KEYS, 7 bytes field, 10 bytes entry
---       3 label operations of 19 bytes: u2 index of the join hash, u2 index of the e list, u6 time, u1 code, 8 bytes
---         fingerprint (big-endian; its last 7 bytes are the field)
+--       3 label operations of 19 bytes: u2 index of the join hash, u2 index of the e list, u6 time, u1 code (+ 4 where the
+--         call's `reaches` has the first score time that it can reach, in order), 8 bytes fingerprint (big-endian; its last
+--         7 bytes are the field)
 --       4.. chunks of rows
 -- Answer: "ok"; "restarted" when this is not the run of the server that the call is for; for each range its input, next position and
 --         clock when nothing was applied; the name of a key that holds something of another type: nothing was written
@@ -37,17 +38,26 @@ for i, key in ipairs(KEYS) do
     if type(redis.pcall(is_list and 'LLEN' or 'HLEN', key)) == 'table' then return key end
 end
 
-local removed = tonumber(redis.call('HGET', meta, 'removed')) or -1
+local dropped = redis.call('HMGET', meta, 'removed', 'origin')
+local removed, origin = tonumber(dropped[1]) or -1, tonumber(dropped[2]) or -1
 local score_clock = least_clock(meta, call.scores)
 local low = score_clock and score_clock - call.score_lateness_ms or -1
-local matched = {}
+local outcomes = {matched = {}, label_leaked = {}, label_beyond_horizon = {}}
+
+local function note(kind, label_time, n)
+    if kind then
+        local counts, pane = outcomes[kind], math.floor(label_time / pane_ms)
+        counts[pane] = (counts[pane] or 0) + n
+    end
+end
 
 local function rematch(before, after, versions)
     for _, version in ipairs(versions) do
-        local change = matches(after, version[1], horizon) - matches(before, version[1], horizon)
-        if change ~= 0 then
-            local pane = math.floor(version[1] / pane_ms)
-            matched[pane] = (matched[pane] or 0) + change * version[3]
+        local was = outcome(before, version[1], version[4], horizon)
+        local is = outcome(after, version[1], version[4], horizon)
+        if was ~= is then
+            note(was, version[1], -version[3])
+            note(is, version[1], version[3])
         end
     end
 end
@@ -102,23 +112,25 @@ for offset = 1, #scores, 19 do
 end
 turn_to(nil)
 
-local labels = ARGV[3]
+local labels, reaches, reach = ARGV[3], call.reaches, 0
 for offset = 1, #labels, 19 do
     local key_index, held_index, time, code = struct.unpack('<I2I2I6I1', labels, offset)
-    local pane = math.floor(time / pane_ms)
+    local from = 0
+    if code > 3 then
+        reach = reach + 1
+        code, from = code - 4, reaches[reach]
+    end
     -- A label of a pane that is gone: so are all predictions that it could join.
-    if pane > removed then
+    if math.floor(time / pane_ms) > removed then
         local fingerprint = string.sub(labels, offset + 11, offset + 18)
         turn_to(KEYS[key_index], string.sub(fingerprint, 2))
-        if matches(predictions, time, horizon) == 1 then
-            matched[pane] = (matched[pane] or 0) + 1
-        end
-        local at = place_of(versions, time, code)
+        note(outcome(predictions, time, from, horizon), time, 1)
+        local at = place_of(versions, time, code, from)
         local version = versions[at]
-        if version and version[1] == time and version[2] == code then
+        if version and version[1] == time and version[2] == code and version[4] == from then
             version[3] = version[3] + 1
         else
-            table.insert(versions, at, {time, code, 1})
+            table.insert(versions, at, {time, code, 1, from})
             held[KEYS[held_index]] = fingerprint
         end
     end
@@ -132,10 +144,17 @@ for i, chunk in ipairs(call.chunks) do
     end
 end
 for _, count in ipairs(call.counts) do
-    if count[2] > removed then redis.call('HINCRBY', counters, count[1] .. ':' .. count[2], count[3]) end
+    local kind, pane = count[1], count[2]
+    if pane > origin then
+        -- What comes for a pane that was dropped is counted in a later one; up to the origin it was, already.
+        if pane <= removed then kind, pane = kind_after_mature(kind), later_pane(low, removed, pane_ms) end
+        redis.call('HINCRBY', counters, kind .. ':' .. pane, count[3])
+    end
 end
-for pane, change in pairs(matched) do
-    if pane > removed and change ~= 0 then redis.call('HINCRBY', counters, 'matched:' .. pane, change) end
+for kind, counts in pairs(outcomes) do
+    for pane, change in pairs(counts) do
+        if pane > removed and change ~= 0 then redis.call('HINCRBY', counters, kind .. ':' .. pane, change) end
+    end
 end
 if call.last_pane and call.last_pane > (tonumber(redis.call('HGET', meta, 'last')) or -1) then
     redis.call('HSET', meta, 'last', call.last_pane)

@@ -41,3 +41,13 @@ local function admit(meta, ask)
     if ask.matured and origin and ask.pane <= origin + ask.back_panes then return 'gone' end
     return 'ok', cut
 end
+
+-- A pane that no closer can have matured: the shard's own score watermark has not reached its end.
+local function later_pane(score_watermark, removed, pane_ms)
+    return math.max(math.floor(score_watermark / pane_ms), removed + 1)
+end
+
+-- As what a label is counted that came after its pane had matured without waiting for it.
+local function kind_after_mature(kind)
+    return kind == 'labels' and 'label_after_mature' or kind
+end

@@ -12,8 +12,11 @@ for i, input in ipairs(wanted.inputs) do
     local found, place
     local all = redis.call('HGETALL', KEYS[2 + i])
     for k = 1, #all, 2 do
-        local reached = tonumber(all[k])
-        if reached >= ask.pane and (not found or reached < found) then found, place = reached, all[k + 1] end
+        -- The first place, not that of the least pane: a label may be dated ahead of a broker clock.
+        if tonumber(all[k]) >= ask.pane then
+            local position = tonumber(string.match(all[k + 1], '^%d+'))
+            if not found or position < found then found, place = position, all[k + 1] end
+        end
     end
     if not found then
         local now = redis.call('HMGET', KEYS[1], 'n:' .. input, 'c:' .. input)

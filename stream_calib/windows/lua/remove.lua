@@ -2,7 +2,7 @@
 -- (after clocks, entry) The first call makes the pane `gone` for every reader and closes it for `apply`, so what is listed
 -- in it afterwards is all of it. Repeating any call changes nothing.
 -- KEYS: 1 m (marks)  2 c (counters)  3 p<pane>  4 e<pane>  5.. n<input>, then join hashes j<bucket>
--- ARGV: 1 msgpack guard  2 msgpack {last, kinds, inputs}  3 operations of 9 bytes: u2 index into KEYS, 7 bytes field
+-- ARGV: 1 msgpack guard  2 msgpack {last, kinds, inputs, recorded = {{kind, n}}: see ShardStore.remove}  3 operations of 9 bytes: u2 index into KEYS, 7 bytes field
 -- Answer: "ok"; "done": the pane was wholly dropped before; "wait": the clocks or an earlier pane forbid it now
 local meta = KEYS[1]
 local ask = cmsgpack.unpack(ARGV[1])
@@ -41,6 +41,11 @@ for offset = 1, #operations, 9 do
 end
 if part.last then
     redis.call('DEL', KEYS[3], KEYS[4])
+    local later = later_pane(low, ask.pane, ask.pane_ms)
+    for _, pair in ipairs(part.recorded) do
+        local since = (tonumber(redis.call('HGET', KEYS[2], pair[1] .. ':' .. ask.pane)) or 0) - pair[2]
+        if since > 0 then redis.call('HINCRBY', KEYS[2], kind_after_mature(pair[1]) .. ':' .. later, since) end
+    end
     for _, kind in ipairs(part.kinds) do redis.call('HDEL', KEYS[2], kind .. ':' .. ask.pane) end
     for i = 1, #part.inputs do
         for _, reached in ipairs(redis.call('HKEYS', KEYS[4 + i])) do
