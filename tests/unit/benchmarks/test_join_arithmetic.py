@@ -84,7 +84,13 @@ def test_time_within_is_taken_out_of_the_stage_around_it() -> None:
         inner()
 
     outer = fake.clock.timed("round trip of apply", middle)
-    fake.clock.timed("rest of the step", lambda: [outer(), inner(), fake.spend(4)])()
+
+    def all_of() -> None:
+        outer()
+        inner()
+        fake.spend(4)
+
+    fake.clock.timed("rest of the step", all_of)()
     spent = {stage: (took.wall_s, took.own_cpu_s) for stage, took in fake.clock.times().items() if took.wall_s}
     assert spent == {"pack": (16, 8), "round trip of apply": (2, 1), "rest of the step": (4, 2)}
 
