@@ -26,6 +26,8 @@ _HELD_FOR_S = 2.0
 _SLICE_WITHIN_S = 0.5
 _DONE_WITHIN_S = 240.0
 _LOOK_EVERY_S = 0.05
+_NO_DEAD_LETTER_BYTES = 200
+"""Too few for a dead letter, and enough for the marker of a transaction: without those a broker's coordinator hangs."""
 _SHARDS = 3
 
 SETTINGS: Overrides = {
@@ -130,7 +132,7 @@ class Run:
             processes.join(fault.slot)
         elif fault.what == "dead_letters_away":
             topic = self._deployed.config.topics.dead_letters
-            self._brokers.limit_values(topic, 10)
+            self._brokers.limit_values(topic, _NO_DEAD_LETTER_BYTES)
             later(lambda: self._brokers.limit_values(topic, None))
         elif fault.what == "broker_restart":
             self._brokers.restart()
