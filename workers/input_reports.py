@@ -31,16 +31,27 @@ def too_far_ahead(reports: Mapping[str, InputReport], max_input_skew_ms: int) ->
     return frozenset(paused)
 
 
-def idle_label_inputs(reports: Mapping[str, InputReport], now_ms: int, idle_timeout_ms: int) -> dict[str, int]:
-    """Label inputs to leave out of the minimum -> their end positions.
+class IdleLabelInputs:
+    """Which label inputs are left out of the minimum: those that have been at their end, and behind another label
+    input, for `idle_timeout_ms`.
 
-    One is left out after `idle_timeout_ms` at its end, while another label input is ahead of it.
+    Both count from when another one went ahead. Where labels come in batches all inputs have been silent for long, and
+    the first one that is read on would leave the others out at once, whose records are there too.
     """
-    clocks = {i: -1 if r.clock_ms is None else r.clock_ms for i, r in reports.items() if i.startswith("l:")}
-    return {
-        i: reports[i].position
-        for i, clock in clocks.items()
-        if (since := reports[i].idle_since_ms) is not None
-        and now_ms - since >= idle_timeout_ms
-        and any(other > clock for other in clocks.values())
-    }
+
+    def __init__(self, idle_timeout_ms: int) -> None:
+        self._idle_timeout_ms = idle_timeout_ms
+        self._behind_since: dict[str, int] = {}
+        """Of the inputs that are at their end and behind -> since when, wall time."""
+
+    def left_out(self, reports: Mapping[str, InputReport], now_ms: int) -> dict[str, int]:
+        """Those to leave out now -> their end positions. To be asked often: it notes who is behind."""
+        clocks = {i: -1 if r.clock_ms is None else r.clock_ms for i, r in reports.items() if i.startswith("l:")}
+        newest = max(clocks.values(), default=-1)
+        behind = [i for i, clock in clocks.items() if reports[i].idle_since_ms is not None and clock < newest]
+        self._behind_since = {i: self._behind_since.get(i, now_ms) for i in behind}
+        return {
+            i: reports[i].position
+            for i, since in self._behind_since.items()
+            if now_ms - max(since, reports[i].idle_since_ms or 0) >= self._idle_timeout_ms
+        }

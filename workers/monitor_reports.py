@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from stream_calib.config import WindowsSection
 from stream_calib.transport.port import PolledBatch, TopicPartition
-from workers.input_reports import InputReport, idle_label_inputs, too_far_ahead
+from workers.input_reports import IdleLabelInputs, InputReport, too_far_ahead
 from workers.monitor_models import MonitorModels
 from workers.monitor_partitions import InputPartitions
 
@@ -28,6 +28,8 @@ class MonitorReports:
         """`clock_ms`: wall time."""
         self._windows, self._partitions, self._positions = windows, partitions, positions
         self._clock_ms = clock_ms
+        leaves_out = windows.idle_timeout_ms is not None and windows.missing_label != "negative_at_horizon"
+        self._idle_labels = IdleLabelInputs(windows.idle_timeout_ms or 0) if leaves_out else None
         self._idle_since: dict[TopicPartition, int] = {}
         self._others: dict[str, InputReport] = {}
         self._told_at = 0
@@ -55,9 +57,7 @@ class MonitorReports:
 
     def idle_inputs(self, models: MonitorModels) -> dict[str, int]:
         """Label inputs that are left out of the minimum now -> their end positions."""
-        if self._windows.idle_timeout_ms is None or self._windows.missing_label == "negative_at_horizon":
-            return {}
-        return idle_label_inputs(self._all(models), self._clock_ms(), self._windows.idle_timeout_ms)
+        return {} if self._idle_labels is None else self._idle_labels.left_out(self._all(models), self._clock_ms())
 
     def exchange(self, role: str, rejected: Mapping[str, int], models: MonitorModels) -> None:
         """From time to time, says where this process is, and hears where the other monitors are: those that are alive,

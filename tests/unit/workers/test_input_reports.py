@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workers.input_reports import InputReport, idle_label_inputs, too_far_ahead
+from workers.input_reports import IdleLabelInputs, InputReport, too_far_ahead
 
 HOUR_MS = 3_600_000
 
@@ -31,20 +31,37 @@ def test_the_only_unread_input_is_never_paused() -> None:
 
 
 def test_a_label_input_is_idle_after_the_timeout_while_another_one_is_ahead() -> None:
+    idle = IdleLabelInputs(60_000)
     reports = {
         "l:b:0": InputReport(7, HOUR_MS, 1_000),
         "l:b:1": InputReport(9, 2 * HOUR_MS, 50_000),
         "s:a:0": InputReport(9, HOUR_MS, 0),
     }
-    assert idle_label_inputs(reports, 60_999, 60_000) == {}
-    assert idle_label_inputs(reports, 61_000, 60_000) == {"l:b:0": 7}
+    assert idle.left_out(reports, 1_000) == {}
+    assert idle.left_out(reports, 60_999) == {}
+    assert idle.left_out(reports, 61_000) == {"l:b:0": 7}
+
+
+def test_a_long_silence_of_all_counts_from_when_the_first_one_speaks_again() -> None:
+    """A nightly file: what has been read of one partition first must not leave the other one out."""
+    idle = IdleLabelInputs(60_000)
+    day_ms = 24 * HOUR_MS
+    assert idle.left_out({"l:b:0": InputReport(7, HOUR_MS, 0), "l:b:1": InputReport(9, HOUR_MS, 0)}, day_ms) == {}
+    spoke = {"l:b:0": InputReport(7, HOUR_MS, 0), "l:b:1": InputReport(10, 2 * HOUR_MS, None)}
+    assert idle.left_out(spoke, day_ms + 1) == {}
+    assert idle.left_out(spoke, day_ms + 60_000) == {}
+    assert idle.left_out(spoke, day_ms + 60_001) == {"l:b:0": 7}
+    assert idle.left_out({**spoke, "l:b:0": InputReport(8, HOUR_MS + 1, None)}, day_ms + 60_002) == {}
+    assert idle.left_out(spoke, day_ms + 60_003) == {}, "it has spoken in between"
 
 
 def test_when_all_label_inputs_are_silent_none_is_left_out() -> None:
+    idle = IdleLabelInputs(60_000)
     reports = {"l:b:0": InputReport(7, HOUR_MS, 0), "l:b:1": InputReport(9, HOUR_MS, 0)}
-    assert idle_label_inputs(reports, 10 * HOUR_MS, 60_000) == {}
+    assert [idle.left_out(reports, now_ms) for now_ms in (0, 10 * HOUR_MS)] == [{}, {}]
 
 
 def test_a_label_input_that_never_had_an_event_can_be_idle_too() -> None:
+    idle = IdleLabelInputs(60_000)
     reports = {"l:b:0": InputReport(0, None, 0), "l:b:1": InputReport(9, HOUR_MS, None)}
-    assert idle_label_inputs(reports, 60_000, 60_000) == {"l:b:0": 0}
+    assert [idle.left_out(reports, now_ms) for now_ms in (0, 60_000)] == [{}, {"l:b:0": 0}]
