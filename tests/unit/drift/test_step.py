@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from stream_calib.drift.policy import Asked, TriggerConfig
 from stream_calib.drift.psi import PsiReference, ReferenceGroup
-from stream_calib.drift.step import DetectorState, PaneCounts, PaneFacts, StepConfig, StepResult, step
+from stream_calib.drift.step import (
+    VOCABULARY_CALM_PANES,
+    DetectorState,
+    PaneCounts,
+    PaneFacts,
+    StepConfig,
+    StepResult,
+    step,
+)
 
 CONFIG = StepConfig(TriggerConfig(1_000, None, 6, 100, 50, 5), horizon_panes=3, psi_threshold=0.1, budget_panes=720.0)
 REFERENCE = PsiReference(
@@ -122,3 +130,37 @@ def test_state_survives_json_exactly_and_the_step_goes_on_the_same(looks: list[t
 def test_psi_counts_of_another_shape_are_refused() -> None:
     with pytest.raises(ValueError, match="shape"):
         step(DetectorState(), facts(0, np.zeros((3, 2), dtype=np.int64)), CONFIG)
+
+
+def capped(pane: int, **winners: int) -> PaneFacts:
+    return replace(facts(pane), capped=winners)
+
+
+def vocabulary_alerts(history: list[PaneFacts]) -> list[tuple[int, str, int]]:
+    """Pane, state, first pane of each event; the state goes through its stored form after each pane."""
+    state = DetectorState()
+    found: list[tuple[int, str, int]] = []
+    for each in history:
+        result = step(state, each, CONFIG)
+        state = DetectorState.from_json(json.loads(json.dumps(result.state.to_json())))
+        assert state == result.state
+        found += [(each.pane, a.state, a.since_pane) for a in result.alerts if a.kind == "vocabulary"]
+    return found
+
+
+def test_an_alert_of_values_that_are_not_counted_apart_opens_once_and_closes_after_a_day_of_calm_panes() -> None:
+    calm = VOCABULARY_CALM_PANES
+    history = [facts(0), capped(1, region=3), facts(2), capped(3, region=1), *(facts(p) for p in range(4, 3 + calm))]
+    assert vocabulary_alerts(history) == [(1, "open", 1)]
+    assert vocabulary_alerts([*history, facts(3 + calm)]) == [(1, "open", 1), (3 + calm, "close", 1)]
+    empty = replace(facts(3 + calm), counts=PaneCounts(0, 0, 0, 0))
+    assert vocabulary_alerts([*history, empty]) == [(1, "open", 1)]
+    again = [*history, facts(3 + calm), capped(4 + calm, region=1)]
+    assert vocabulary_alerts(again)[-1] == (4 + calm, "open", 4 + calm)
+
+
+def test_it_says_of_what_and_of_how_many_and_leaves_no_trace_where_it_never_opened() -> None:
+    (alert,) = step(DetectorState(), capped(7, customer=30, keep_rate=2), CONFIG).alerts
+    assert alert.evidence == {"winners": 50, "capped": {"customer": 30, "keep_rate": 2}}
+    assert alert.diagnosis.startswith("pane 7 has more values of customer, keep_rate than are counted apart")
+    assert not any("vocabulary" in name for name in step(DetectorState(), facts(7), CONFIG).state.to_json())

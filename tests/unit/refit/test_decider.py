@@ -9,6 +9,7 @@ from stream_calib.alerts.model import Alert
 from stream_calib.refit.decider import Decider
 from stream_calib.snapshot.decision_log import DecisionLog, Request
 from stream_calib.windows.cells import EMPTY_MATURED, EMPTY_SCORED
+from stream_calib.windows.vocabulary import Vocabulary
 from tests.unit.refit.world import FIRST_PANE, World, config
 
 
@@ -101,3 +102,23 @@ def test_the_request_names_its_panes_cells_and_parent() -> None:
         assert request.cells_sha256 == world.chains[request.last_pane]
         assert request.parent == world.store.log().current_at(request.pane)
     assert np.diff([r.pane for r in requests]).min() > 0
+
+
+def test_values_that_are_not_counted_apart_are_found_in_the_cells() -> None:
+    settings = config()
+    world = World(settings.model_copy(update={"scores": settings.scores.model_copy(update={"max_values": 2})}))
+    vocabulary = Vocabulary.of(world.config)
+    for pane in range(5):
+        made = world.add_pane()
+        if pane == 3:
+            capped = vocabulary.cap(world.matured[made], world.state.signatures)
+            world.state.put_signatures(capped.signatures, 0)
+            world.matured[made] = capped.cells
+        world.decide()
+    for _ in range(2):
+        world.add_pane()
+        world.decide()
+    (alert,) = [Alert.decode(raw) for raw in world.state.entries("outbox", 0)]
+    assert (alert.kind, alert.state, alert.severity, alert.pane) == ("vocabulary", "open", "warning", FIRST_PANE + 3)
+    assert list(alert.evidence["capped"]) == ["region"]
+    assert 0 < alert.evidence["capped"]["region"] < alert.evidence["winners"] == 50
