@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from tests.crash.faults import Fault, Script
 from tests.crash.processes import SESSION_S, Processes
 from tests.crash.state_servers import StateServers, state_servers
 from tests.integration.findings import Findings, find
-from tests.integration.harness import Deployment, Overrides
+from tests.integration.harness import TOPICS, Deployment, Overrides
 
 _HELD_FOR_S = 2.0
 _SLICE_WITHIN_S = 0.5
@@ -75,9 +75,9 @@ class Run:
         """Raises AssertionError where a process ends by itself, or the work does not come to its end."""
         with ExitStack() as opened:
             self._state = opened.enter_context(state_servers(self._script.redis, self._folder / "state"))
-            self._deployed = opened.enter_context(_closed(self._deployment(self._state)))
+            self._deployed = opened.enter_context(closing(self._deployment(self._state)))
             topics = self._deployed.config.topics
-            opened.callback(self._brokers.delete, [getattr(topics, name) for name in _TOPICS])
+            opened.callback(self._brokers.delete, [getattr(topics, name) for name in TOPICS])
             at_start = [fault for fault in self._script.faults if fault.what == "arm" and fault.step == 0]
             self._processes = Processes(self._deployed, at_start)
             later = [fault for fault in self._script.faults if fault not in at_start]
@@ -186,22 +186,6 @@ class Run:
             f"the last pane {last} to be decided",
         )
         self._until(lambda: not waiting(deployed.state.store), "all alerts to be delivered")
-
-
-_TOPICS = ("scores", "labels", "blocks", "calibrated", "dead_letters", "alerts")
-
-
-class _closed:  # noqa: N801 - reads like contextlib's
-    """A deployment as a context manager."""
-
-    def __init__(self, deployed: Deployment) -> None:
-        self._deployed = deployed
-
-    def __enter__(self) -> Deployment:
-        return self._deployed
-
-    def __exit__(self, *_: object) -> None:
-        self._deployed.close()
 
 
 def last_pane(seed: int) -> int:

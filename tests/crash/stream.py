@@ -1,5 +1,5 @@
-"""A small stream, by its seed: five hours of scores and labels over a few partitions, in slices of fifteen minutes, with
-everything in it that happens to real ones.
+"""A small stream, by its seed: five hours of scores and labels over a few partitions, in slices of fifteen minutes,
+with everything in it that happens to real ones.
 
 Scores: repeated, with another score, late, refused, tombstones, with attributes missing. Labels: corrected, withdrawn
 (null and tombstone), before their score, beyond the horizon, without a score, late, refused.

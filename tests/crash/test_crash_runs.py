@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from stream_calib import fault_points
+from stream_calib.config import Config
 from tests.crash.brokers import Brokers
 from tests.crash.faults import POINTS, ClientKind, Fault, Script
 from tests.crash.oracle import SameDecisions, check
 from tests.crash.run import Run
+from workers.deployment import open_log
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
 
@@ -30,16 +33,18 @@ SCRIPTS: list[tuple[ClientKind, tuple[Fault, ...]]] = [
         (
             Fault(0, "arm", 1, "redis.apply.after", 20, "kill"),
             Fault(2, "pause", 2),
+            Fault(4, "leave", 3),
             Fault(9, "disk_full"),
             Fault(14, "redis_kill"),
-            Fault(15, "leave", 2),
             Fault(16, "kill", 3),
         ),
     ),
 ]
 
 
-def test_nothing_is_lost_and_nothing_doubled_and_every_fault_point_is_reached(tmp_path: Path) -> None:
+def test_nothing_is_lost_and_nothing_doubled_and_every_fault_point_is_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     same, reached = SameDecisions(), set[str]()
     with Brokers(1) as brokers:
         for client, faults in SCRIPTS:
@@ -49,4 +54,14 @@ def test_nothing_is_lost_and_nothing_doubled_and_every_fault_point_is_reached(tm
             same.check(found)
             assert {fault.name for fault in run.happened} == {fault.name for fault in faults}
             reached |= run.reached
+            assert {"kafka.abort.before", "kafka.abort.after"} <= _reached_by_an_abort(deployed.config, monkeypatch)
     assert set(POINTS) - reached == set()
+
+
+def _reached_by_an_abort(config: Config, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Fault points that a trial of a transaction comes to, in this process."""
+    reached: list[str] = []
+    with monkeypatch.context() as patched, open_log(config) as log:
+        patched.setattr(fault_points, "_reached", reached.append)
+        log.try_transaction()
+    return set(reached)
