@@ -62,10 +62,9 @@ class Join:
 
     def append(self, key: str, *items: Item) -> None:
         """To the input's log only."""
-        start = len(self.items[key])
         self.items[key] += items
-        for n in range(1, len(items) + 1):
-            made = batch(key, items[:n], self.marks_at[key][start], self.store.count, self.settings)
+        for item in items:
+            made = batch(key, [item], self.marks_at[key][-1], self.store.count, self.settings)
             self.marks_at[key].append(made.mark)
 
     def deliver(self, key: str, start: int, stop: int) -> dict[str, Mark]:
