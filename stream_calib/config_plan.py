@@ -123,6 +123,9 @@ RULES: dict[str, Rule] = {
     "labels.model": Rule(_REBUILD, _COUNTED),
     "labels.time": Rule(_FORWARD, _READ),
     "labels.time_granularity_ms": Rule(_REBUILD, _COUNTED),
+    "labels.schedule": Rule(_HOT, _RESTART),
+    "labels.schedule_zone": Rule(_HOT, _RESTART),
+    "labels.schedule_grace_ms": Rule(_HOT, _RESTART),
     "labels.clock": Rule(_REBUILD, _COUNTED),
     "labels.keep_rate_positives": Rule(_FORWARD, _FIT),
     "labels.keep_rate_negatives": Rule(_FORWARD, _FIT),
@@ -149,6 +152,7 @@ RULES: dict[str, Rule] = {
     "calibration": Rule(_FORWARD, _FIT),
     "refit": Rule(_FORWARD, "used from the next decided pane, and by the next refit, on"),
     "drift": Rule(_FORWARD, _STEP),
+    "retention": Rule(_HOT, "what was dropped before does not come back"),
 }
 """Setting, or section whose settings are all alike -> what a change of it needs."""
 

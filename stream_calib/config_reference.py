@@ -66,8 +66,9 @@ members = { fraud = 0.6, abuse = 0.4 }
 * **Small windows** need small latenesses too: a pane matures when the times on both topics have passed its end by
   `horizon` and `score_lateness` or `label_lateness`.
 * **Windows** (`refit.gate_window`, `drift.psi_window`) are whole numbers of panes.
-* Some settings name the generation of the stored state: attributes, unit, pane, horizon, both latenesses, shards,
-  missing_label, time_granularity, whether there is a `labels.model`. State made under other values is refused at start.
+* Some settings decide how records are counted, and so name the generation of the stored state: state that was made
+  under other values is refused at start. `stream-calib config plan` says of a change what it needs
+  ([operations.md](operations.md#changing-settings)).
 """
 
 
