@@ -257,7 +257,8 @@ PANES = _counter(
 OUTCOMES = _counter(
     "stream_calib_outcomes_total",
     "Scores and labels of matured panes: accepted, winners (accepted less duplicates), labelled, unlabelled, labels,"
-    " matched, score_late, score_skewed, label_late, label_skewed",
+    " matched, score_late, score_skewed, label_late, label_skewed, label_unsampled, label_after_mature; of the labels"
+    " that are not matched label_leaked, label_beyond_horizon, label_never_scored",
     ["model", "outcome"],
     set_by="monitor, the closer",
 )

@@ -16,7 +16,7 @@ from stream_calib.windows.state_store import StateStore
 
 _BLOBS_A_READ = 500
 _NAMES = ("accepted", "winners", "labels", "matched", "labelled", "unlabelled")
-_DROPS = ("score_late", "score_skewed", "label_late", "label_skewed")
+_DROPS = ("score_late", "score_skewed", "label_late", "label_skewed", "label_unsampled", "label_after_mature")
 
 
 class Coverage(NamedTuple):
@@ -63,7 +63,8 @@ class OutcomeTotals:
         self._newest = deque[PaneRecord](maxlen=coverage_panes)
 
     def totals(self) -> dict[str, int]:
-        """accepted, winners, labels, matched, labelled, unlabelled, score_late, score_skewed, label_late, label_skewed.
+        """accepted, winners, labels, matched, labelled, unlabelled, score_late, score_skewed, label_late, label_skewed,
+        label_unsampled, label_after_mature.
 
         winners, labelled and unlabelled speak of matured panes, the others of everything applied.
         """
