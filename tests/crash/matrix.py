@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,7 +47,8 @@ class Matrix:
             check(found, deployed.config)
             self._same.check(found)
         except (AssertionError, StreamCalibError) as error:
-            mismatch = f"{type(error).__name__}: {error}"
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            mismatch = f"{type(error).__name__} at {where.name}, {where.line}: {error}"
             self._keep(script, mismatch, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
