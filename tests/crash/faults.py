@@ -124,7 +124,7 @@ def random_script(seed: int, redis: ServerKind, brokers: int, client: ClientKind
     faults += [_around(what, random_) for what in others]
     if brokers > 1:
         faults.append(Fault(random_.randrange(4, SLICES // 2), "broker_lost"))
-    elif seed % 4 == 0:
+    elif seed % 10 == 0:
         faults.append(Fault(random_.randrange(2, SLICES - 2), "broker_restart"))
     return Script(seed, seed % _STREAMS, redis, brokers, client, tuple(sorted(faults, key=lambda fault: fault.step)))
 
