@@ -216,6 +216,62 @@ def test_after_the_end_panes_mature_up_to_the_last_one_with_a_score() -> None:
     assert (result.first_pane, result.last_matured, result.last_closed) == (-1, 3, 5)
 
 
+# --- the broker clock, and the sample ----------------------------------------------------------------------
+
+
+def test_labels_in_any_order_join_what_had_not_matured_by_the_brokers_clock() -> None:
+    """Panes of 60 minutes, horizon 10, lateness 5: at 75 minutes the first pane has matured."""
+    broker = TEN_MINUTES._replace(broker_clock=True)
+
+    def taken(event_id: str, minute: float, append: float) -> Label:
+        return Label(event_id, int(minute * MINUTE), 1, int(append * MINUTE))
+
+    scores: list[ScoreRecord] = [score("a", 1), score("c", 50), score("b", 58), score("b", 62), End()]
+    labels: list[LabelRecord] = [
+        taken("b", 63, 74),
+        taken("a", 9, 75),
+        taken("c", 55, 76),
+        taken("b", 64, 77),
+        taken("x", 61, 78),
+        End(),
+    ]
+    result = compute([scores], [labels], broker)
+
+    # There is no clock before the first one, and by 74 nothing has matured; "c" is late; the last of "b" reaches the
+    # second pane alone.
+    assert counts(result) == {
+        "scores_accepted": 4,
+        "labels_matched": 3,
+        "labels_unmatched": 1,
+        "labels_late": 1,
+        "winners": 4,
+        "labelled": 3,
+        "positives": 3,
+        "unlabelled": 1,
+    }
+
+
+def test_labels_that_are_not_sampled_move_the_clock_and_join_nothing() -> None:
+    half = TEN_MINUTES._replace(sample_rate=0.5)
+    inside = next(f"id-{i}" for i in range(99) if offline.is_sampled(f"id-{i}", 0.5))
+    outside = next(f"id-{i}" for i in range(99) if not offline.is_sampled(f"id-{i}", 0.5))
+    labels: list[LabelRecord] = [
+        label(outside, 70, 1),
+        label(inside, 64, 1),
+        label(inside, 66, 0),
+        label(outside, 3, 1),
+        End(),
+    ]
+    result = compute([[score(inside, 60), End()]], [labels], half)
+
+    assert {n: c for n, c in counts(result).items() if n.startswith("labels")} == {
+        "labels_matched": 1,
+        "labels_late": 2,
+        "labels_unsampled": 1,
+    }
+    assert result.pane(1).classes["labels_unsampled"] == 1
+
+
 # --- the published definitions ----------------------------------------------------------------------------
 
 
@@ -225,6 +281,8 @@ def test_hashes_and_bins_are_those_of_the_product() -> None:
     fingerprints = identity.fingerprints(texts)
     assert fingerprints.tolist() == [offline.fingerprint(t) for t in texts]
     assert identity.unit_buckets(fingerprints).tolist() == [offline.unit_bucket(t) for t in texts]
+    for rate in (1e-3, 0.3, 0.999, 1.0):
+        assert identity.sampled(fingerprints, rate).tolist() == [offline.is_sampled(t, rate) for t in texts]
     for values in ((), ("a",), ("a", "b"), ("ab", ""), ("", "ab"), ("\u00e9", "__missing__")):
         assert identity.signature_hash(values) == offline.signature_hash(values)
     scores = np.concatenate([[0.0, 1.0, 5e-324, 1e-9, 0.5, 1 - 1e-16], np.random.default_rng(5).uniform(size=5000)])

@@ -12,7 +12,7 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.events.identity import fingerprints
 from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.transport.port import OffsetRange, Outgoing, Record, TopicPartition
-from stream_calib.windows.input_batch import Records, judge_records
+from stream_calib.windows.input_batch import LATE, SKEWED, Records, judge_records
 from stream_calib.windows.panes import PaneSettings
 from tests.oracle.offline import Score
 from tests.windows.monitors import Monitored, at, monitored
@@ -63,8 +63,8 @@ def test_labels_of_other_models_move_the_clock_as_for_their_own() -> None:
     assert one.clock_after.tolist() == other.clock_after.tolist() == [at(20), at(20), at(20), at(30)]
     assert one.mark == other.mark
     assert one.entries == other.entries
-    assert one.drop_kind.tolist() == [False], "late, by the clock of a label that is not its own"
-    assert other.drop_kind.tolist() == [True], "what is too far ahead counts where it belongs"
+    assert one.drop_kind.tolist() == [LATE], "late, by the clock of a label that is not its own"
+    assert other.drop_kind.tolist() == [SKEWED], "what is too far ahead counts where it belongs"
     assert len(one.labels) == len(other.labels) == 1
 
 

@@ -13,7 +13,7 @@ from stream_calib.errors import StateError
 from stream_calib.events.identity import shards
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.clocks import NO_CLOCK, judge
-from stream_calib.windows.input_batch import InputBatch, judge_records
+from stream_calib.windows.input_batch import LATE, InputBatch, judge_records
 from stream_calib.windows.intake import Intake, concatenate_scores
 from stream_calib.windows.join_entry import (
     Version,
@@ -75,7 +75,7 @@ def test_the_clock_within_a_block_moves_from_row_to_row() -> None:
     found = made(S, block(("a", 1), ("b", 30), ("late", 26.9), ("edge", 27)))
     assert found.scores.event_time_ms.tolist() == [at(1), at(30), at(27)]
     assert found.drop_pane.tolist() == [at(30) // SETTINGS.pane_ms]
-    assert found.drop_kind.tolist() == [False]
+    assert found.drop_kind.tolist() == [LATE]
     assert found.mark == Mark(1, at(30))
 
 
