@@ -73,6 +73,10 @@ class TooManyModelsError(StateError):
     """The deployment has as many model keys as it may have."""
 
 
+class StateFormatError(StateError):
+    """The stored state is of a format that this version does not read."""
+
+
 class GenerationMismatchError(StateError):
     """The stored state was made under another semantic configuration."""
 

@@ -26,7 +26,7 @@ from stream_calib.windows.model_registry import ModelRegistry, deployment_scope
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
-from stream_calib.windows.registration import SEMANTICS, check_generation
+from stream_calib.windows.registration import FORMAT, SEMANTICS, check_format, check_generation
 from workers.input_gaps import InputGaps
 from workers.role import wall_clock_ms
 from workers.status_board import StatusBoard
@@ -51,9 +51,10 @@ class State:
     board: StatusBoard
 
     def check(self) -> None:
-        """Raises GenerationMismatchError where the state was made under another configuration, or another generation
-        has become live since this was opened."""
-        stored = self.store.read(("generation", SEMANTICS))
+        """Raises StateFormatError where the state is of another format, GenerationMismatchError where it was made under
+        another configuration, or another generation has become live since this was opened."""
+        stored = self.store.read(("generation", SEMANTICS, FORMAT))
+        check_format(stored[FORMAT])
         check_generation(stored[SEMANTICS], stored["generation"], self.semantics)
         live = self.directory.look().live
         if live != self.number:

@@ -8,7 +8,13 @@ from typing import Generic, TypeVar
 
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys
-from stream_calib.errors import GenerationMismatchError, SnapshotError, StateError, StateUnavailableError
+from stream_calib.errors import (
+    GenerationMismatchError,
+    SnapshotError,
+    StateError,
+    StateFormatError,
+    StateUnavailableError,
+)
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from workers.deployment import State, open_registry, state_of
@@ -50,7 +56,7 @@ class ModelStates:
         state = self._states.get(key) or state_of(self._client, self._config, key)
         try:
             state.check()
-        except GenerationMismatchError as error:
+        except (GenerationMismatchError, StateFormatError) as error:
             if constant:
                 raise
             self._states.pop(key, None)

@@ -13,7 +13,7 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.windows.redis_dump import dumped, moving_parts, restore
 from stream_calib.windows.redis_removal import delete_generation
-from stream_calib.windows.registration import SEMANTICS, check_generation
+from stream_calib.windows.registration import FORMAT, SEMANTICS, STATE_FORMAT, check_format, check_generation
 from stream_calib.windows.state_dump import Content, Frame, ModelFrame, read_dump, write_dump
 from workers.deployment import State, member_name, open_registry, state_of
 from workers.role import wall_clock_ms
@@ -46,13 +46,15 @@ def export_states(
     def frames() -> Iterator[Frame]:
         for key in keys:
             state = state_of(client, config, key)
-            made_under = state.store.read(("generation",))["generation"]
+            fields = state.store.read(("generation", FORMAT))
+            made_under = fields["generation"]
+            check_format(fields[FORMAT])
             if made_under is None:
                 raise StateError(f"{key} has no state yet, so there is nothing to export of it; leave it out")
             with AtRest(state, member, clock_ms) as rest:
                 before = moving_parts(client, key, state.number)
                 n = 0
-                yield ModelFrame(key.model, key.version, made_under)
+                yield ModelFrame(key.model, key.version, made_under, STATE_FORMAT)
                 for frame in dumped(client, key, state.number, rest.keep):
                     yield frame
                     n += 1
@@ -106,6 +108,7 @@ def _checked(client: RedisClient, config: Config, path: Path) -> list[Transferre
     found: list[Transferred] = []
     for frame in read_dump(path):
         if isinstance(frame, ModelFrame):
+            check_format(str(frame.state_format))
             found.append(Transferred(_key(frame), frame.generation, 0))
         else:
             found[-1] = found[-1]._replace(frames=found[-1].frames + 1)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from stream_calib.config_identity import canonical_content, content_hash, difference
-from stream_calib.errors import GenerationMismatchError, StateError, TopicRecreatedError
+from stream_calib.errors import GenerationMismatchError, StateError, StateFormatError, TopicRecreatedError
 from stream_calib.windows.pane_record import PaneNames, decode_record
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.shard_store import Inputs, Mark, Progress, ShardStore
@@ -21,6 +21,10 @@ from stream_calib.windows.state_store import Commit, StateStore
 
 INPUTS = "inputs"
 SEMANTICS = "semantics"
+FORMAT = "format"
+STATE_FORMAT = 1
+"""Number of the layout of state and shards: keys, rows, join entries, packed cells, records. Another number is refused;
+what one version changes so that the one before could not read it gets the next."""
 _ATTEMPTS = 20
 
 
@@ -28,10 +32,21 @@ def claim_generation(state: StateStore, content: Mapping[str, Any]) -> None:
     """Binds the model key's state to the semantic content of the configuration (config_identity.py), which is kept with
     it. Raises GenerationMismatchError under another one."""
     text = canonical_content(content)
+    check_format(_claim(state, FORMAT, str(STATE_FORMAT)))
     found = _claim(state, "generation", content_hash(content), {SEMANTICS: text})
     check_generation(state.read((SEMANTICS,))[SEMANTICS], found, content)
     if state.read((SEMANTICS,))[SEMANTICS] is None:  # made before the content was kept
         state.commit(Commit(expect={"generation": found, SEMANTICS: None}, fields={SEMANTICS: text}))
+
+
+def check_format(stored: str | None) -> None:
+    """Raises StateFormatError where the state has another format than this version reads and writes. `stored`: the
+    field of that name, None in state of the first one."""
+    if stored is not None and stored != str(STATE_FORMAT):
+        raise StateFormatError(
+            f"the state is of format {stored}, this version reads and writes format {STATE_FORMAT}: use the version"
+            " that wrote it, or make the state anew with this one (docs/operations.md, Upgrades)"
+        )
 
 
 def check_generation(stored: str | None, stored_hash: str | None, content: Mapping[str, Any]) -> None:

@@ -34,6 +34,8 @@ class ModelFrame(msgspec.Struct, frozen=True, array_like=True, tag="model", forb
     version: str
     generation: str
     """Hash of the semantic configuration that the state was made under."""
+    state_format: int
+    """See registration.STATE_FORMAT."""
 
 
 class HashFrame(msgspec.Struct, frozen=True, array_like=True, tag="hash", forbid_unknown_fields=True):

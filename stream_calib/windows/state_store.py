@@ -8,6 +8,7 @@ Fields in use (all text; a missing field reads as None)
 
 | field | meaning |
 |---|---|
+| format | number of the format of state and shards |
 | generation, semantics | hash of the semantic configuration that the state was made under, and its JSON |
 | topics | identities of the topics that the positions belong to |
 | first_pane, closed, matured, decided | the generation's first pane, and the three cursors (last pane done) |

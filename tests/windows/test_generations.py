@@ -12,7 +12,13 @@ from typer.testing import CliRunner, Result
 
 from stream_calib.config import Config
 from stream_calib.config_models import ModelSection
-from stream_calib.errors import ConfigurationError, GenerationMismatchError, PositionLostError, StateError
+from stream_calib.errors import (
+    ConfigurationError,
+    GenerationMismatchError,
+    PositionLostError,
+    StateError,
+    StateFormatError,
+)
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.windows.generations import (
@@ -124,6 +130,14 @@ def test_roles_of_another_configuration_refuse_and_say_what_differs(m: Monitored
     with pytest.raises(GenerationMismatchError, match=r"horizon_ms: 15000 -> 20000.*config plan.*state rebuild"):
         m.start()
     with pytest.raises(GenerationMismatchError, match=r"horizon_ms: 15000 -> 20000"):
+        ModelStates(m.client, m.config, lambda: 0).all()
+
+
+def test_state_of_an_unknown_format_is_refused_with_its_number(m: Monitored) -> None:
+    m.state(A).store.commit(Commit(fields={"format": "2"}))
+    with pytest.raises(StateFormatError, match="state is of format 2, this version reads and writes format 1"):
+        m.start()
+    with pytest.raises(StateFormatError, match="format 2"):
         ModelStates(m.client, m.config, lambda: 0).all()
 
 

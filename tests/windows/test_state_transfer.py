@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from stream_calib.errors import ConfigurationError, GenerationMismatchError, StateError
+from stream_calib.errors import ConfigurationError, GenerationMismatchError, StateError, StateFormatError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.windows.generations import directory_of
@@ -100,7 +100,7 @@ def test_what_this_program_does_not_write_is_not_dumped(redis_client: RedisClien
 # --- the file
 
 FRAMES: list[Frame] = [
-    ModelFrame("m", "1", "f" * 16),
+    ModelFrame("m", "1", "f" * 16, 1),
     StringFrame(None, b"b:x", b"\xff" * 3_000),
     ListFrame(3, b"p7", 0, [b"row"]),
 ]
@@ -272,9 +272,12 @@ def test_nothing_is_written_of_a_file_that_cannot_be_used(m: Monitored, tmp_path
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(StateError, match="cannot be read to its end"):
         import_states(m.client, m.config, path)
-    model = ModelFrame("m", "1", state_of(m.client, m.config, A).generation)
+    model = ModelFrame("m", "1", state_of(m.client, m.config, A).generation, 1)
     write_dump(path, [model, *FRAMES[1:], model])
     with pytest.raises(StateError, match="m/1 is there twice"):
+        import_states(m.client, m.config, path)
+    write_dump(path, [ModelFrame("m", "1", "f" * 16, 9)])
+    with pytest.raises(StateFormatError, match=r"the state is of format 9, this version reads and writes format 1"):
         import_states(m.client, m.config, path)
     assert m.client.dbsize() == 0
 
