@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from stream_calib.snapshot.fit_documents import CertificateDocument, ChoicesDocument, FigureDocument
 from stream_calib.snapshot.model import ResolvedSnapshot
-from workers.candidate_texts import certificate_rows, choice_rows
+from stream_calib.snapshot.report import GroupCoverage
+from workers.candidate_texts import certificate_rows, choice_rows, coverage_rows
 from workers.time_text import utc_of_pane
 
 
-def candidate_table(choices: ChoicesDocument | None, certificate: CertificateDocument | None) -> Table:
-    """What is in the map and why, and what its certificate claims."""
+def candidate_table(
+    choices: ChoicesDocument | None, certificate: CertificateDocument | None, coverage: Sequence[GroupCoverage] = ()
+) -> Table:
+    """What is in the map and why, what its certificate claims, and how many scores have labels."""
     rows = [] if choices is None else choice_rows(choices)
-    return _facts([*rows, *([] if certificate is None else certificate_rows(certificate))])
+    rows += [] if certificate is None else certificate_rows(certificate)
+    return _facts([*rows, *coverage_rows(coverage)])
 
 
 def snapshot_tables(snapshot: ResolvedSnapshot, pane_ms: int) -> list[Table]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stream_calib.snapshot.fit_documents import (
     AuditCellDocument,
     CertificateDocument,
@@ -9,6 +11,7 @@ from stream_calib.snapshot.fit_documents import (
     FigureDocument,
     PatchesDocument,
 )
+from stream_calib.snapshot.report import GroupCoverage
 
 
 def choice_rows(choices: ChoicesDocument) -> list[tuple[str, str]]:
@@ -28,6 +31,17 @@ def choice_rows(choices: ChoicesDocument) -> list[tuple[str, str]]:
     if any(_after("derived ", name) for name in figures):
         rows.append(("derived", _listed("derived ", derived, figures) or "none"))
     return [*rows, ("patches", patches_text(choices.patches_tried))]
+
+
+def coverage_rows(coverage: Sequence[GroupCoverage]) -> list[tuple[str, str]]:
+    """How many scores have a label, and the group that has the fewest; nothing where that is not known."""
+    rows = []
+    for about, found in (("labelled", coverage[:1]), ("least labelled", coverage[1:2])):
+        for group in found:
+            share = "" if group.positive_share is None else f", {group.positive_share:.2%} of these positive"
+            text = f"{group.coverage:.1%} of {group.scores:,.0f} scores: {group.labelled:,.0f} rows{share}"
+            rows.append((about, text if group.name == "all" else f"{group.name}: {text}"))
+    return rows
 
 
 def patches_text(tried: PatchesDocument | None) -> str:

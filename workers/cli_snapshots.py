@@ -88,7 +88,7 @@ def list_refits(
     made = [report for report in reports if report.choices is not None]
     if made:
         console.print(f"Last candidate, {utc_of_pane(made[-1].pane, loaded.windows.pane_ms)}, {made[-1].outcome}")
-        console.print(candidate_table(made[-1].choices, made[-1].certificate))
+        console.print(candidate_table(made[-1].choices, made[-1].certificate, made[-1].coverage))
 
 
 @app.command(epilog="Examples: stream-calib snapshot show ; stream-calib snapshot show 000012-89abcdef0123 --json")

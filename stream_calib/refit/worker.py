@@ -22,6 +22,7 @@ from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.fit import fit_structure, refit_level
 from stream_calib.refit.gate import judge_candidate
 from stream_calib.refit.gate_evidence import JudgedMap, gate_cells, gate_window, judged
+from stream_calib.refit.group_coverage import group_coverage
 from stream_calib.refit.reference import build_reference
 from stream_calib.refit.roles import ROLES
 from stream_calib.refit.settings import config_hash
@@ -114,7 +115,11 @@ class Refitter:
         )
         gate = self._judge(request, evidence, None if parent is None else judged(parent), candidate_map)
         report = self._gated(request, evidence, gate).model_copy(
-            update={"choices": fit.choices, "certificate": fit.certificate}
+            update={
+                "choices": fit.choices,
+                "certificate": fit.certificate,
+                "coverage": group_coverage(evidence, self._state.signatures, config),
+            }
         )
         if not gate.passed:
             return None, report

@@ -87,6 +87,20 @@ class GateReport(Document):
         return tuple(dict.fromkeys(reason.code for reason in self.reasons))
 
 
+class GroupCoverage(Document):
+    """How many scores of a group have a label; decayed by age, of the fit buckets."""
+
+    name: str
+    scores: float
+    """By keep rate, where events were thinned."""
+    labelled: float
+    """Labelled rows."""
+    coverage: float
+    """Share of the scores that have a label."""
+    positive_share: float | None
+    """Of the labelled rows, by weight; None without them. Of the others it says nothing."""
+
+
 class RefitReport(Document):
     """How one request ended."""
 
@@ -105,6 +119,8 @@ class RefitReport(Document):
     """Of the candidate of a structure refit, as the next."""
     certificate: CertificateDocument | None = None
     gate: GateReport | None = None
+    coverage: tuple[GroupCoverage, ...] = ()
+    """Of everything, then of the groups with the least; of a structure refit."""
 
     @property
     def refused_for(self) -> tuple[RefusalCode, ...]:

@@ -25,7 +25,7 @@ from stream_calib.refit.configurations import variants
 from stream_calib.refit.configured_fit import fit_base
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.fit import fit_structure
-from stream_calib.refit.gate import GateCells, GateGroups, GateWindow, judge_candidate
+from stream_calib.refit.gate import GateCells, GateGroups, GateWindow, Z, judge_candidate
 from stream_calib.refit.gate_evidence import JudgedMap, gate_cells
 from stream_calib.refit.labelled import fit_data, trailing_cells
 from stream_calib.refit.reference import build_reference
@@ -275,6 +275,31 @@ def test_one_weight_for_all_changes_no_figure_of_the_gate(seed: int, weight: flo
     same = judge_candidate(gate_of(600, seed, weight, weight), WINDOW, config).model_dump()
     for name, value in plain.items():
         assert same[name] == (pytest.approx(value, rel=1e-9, abs=1e-12) if isinstance(value, float) else value)
+
+
+def test_a_single_day_and_bucket_have_the_error_that_thinned_labels_have() -> None:
+    """There blocks say nothing, and the probabilities themselves give the error; beside it the spread of many draws."""
+    rng = np.random.default_rng(3)
+    served, candidate, keep = 0.3, 0.4, 0.1
+    middle, events, draws = 0.35, 4_000, 3_000
+    positives = rng.binomial(events, middle, draws)
+    negatives = rng.binomial(events - positives, keep)
+    of_positive, of_negative = math.log(candidate / served), math.log((1 - candidate) / (1 - served))
+    gains = (positives * of_positive + negatives / keep * of_negative) / (positives + negatives / keep)
+
+    n, k = round(events * (middle + keep * (1 - middle))), round(events * middle)
+    one = np.zeros(1, np.int64)
+    weights = RowWeights(negatives=1 / keep).of_cells(np.ones(1))
+    family = GateGroups(["g"], np.zeros(1, np.intp))
+    rows, positive_rows = np.array([n]), np.array([k])
+    cells = GateCells(
+        one, one.astype(np.uint8), rows, positive_rows, np.array([served]), np.array([candidate]), [family], weights
+    )
+    report = judge_candidate(cells, WINDOW, config_of().refit)
+    assert report.error_days is report.error_buckets is None
+    assert report.gain is not None
+    assert report.gain_lower is not None
+    assert (report.gain - report.gain_lower) / Z == pytest.approx(float(gains.std()), rel=0.06)
 
 
 def test_the_gate_asks_for_rows_and_not_for_weight() -> None:
