@@ -272,8 +272,9 @@ def test_figures_of_sizing_are_those_that_doctor_reckons_with() -> None:
     (table,) = re.findall(r"^<!-- sizing.*?-->\n(.*?)\n\n", text(OPERATIONS), re.DOTALL | re.MULTILINE)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     assert len(rows) >= 4
-    for rate, horizon, pending, join, roomy in rows:
-        config = Config.model_validate({"model": {"name": "m"}, "windows": {"horizon": horizon}})
+    for rate, horizon, shards, pending, join, roomy in rows:
+        windows = {"horizon": horizon, "shards": int(shards)}
+        config = Config.model_validate({"model": {"name": "m"}, "windows": windows})
         found = estimate(config, float(rate.replace(",", "")), [])
         assert pending == f"{found.pending_scores / 1e6:,.0f} million"
         assert (join, roomy) == (f"{found.join_bytes / 1e9:.1f} GB", f"{1.5 * found.join_bytes / 1e9:.1f} GB")
