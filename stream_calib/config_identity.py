@@ -63,6 +63,10 @@ def semantic_content(config: Config) -> dict[str, Any]:
     return content
 
 
+PACKED_INTO_BLOCKS = ("attributes", "keep_rate", "sample_rate", "unit", "unit_buckets")
+"""What of the semantic content is in `blocks` already: whoever writes there must agree on it with the state."""
+
+
 def semantic_hash(config: Config) -> str:
     """16 hexadecimal digits that stand for the semantic content."""
     return content_hash(semantic_content(config))

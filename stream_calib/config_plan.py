@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from stream_calib.config import Config
 from stream_calib.config_file import key_name, listed_section, written_value
-from stream_calib.config_identity import semantic_content
+from stream_calib.config_identity import PACKED_INTO_BLOCKS, semantic_content
 from stream_calib.config_values import mask_url
 
 
@@ -188,14 +188,8 @@ def plan_of_content(stored: Mapping[str, Any], after: Config) -> list[Change]:
     ]
 
 
-_CONTENT = {
-    "attributes": RULES["scores.attributes"],
-    "unit": RULES["scores.unit"],
-    "unit_buckets": Rule(_FRESH, _BLOCKS),
-    "sample_rate": RULES["scores.sample_rate"],
-    "keep_rate": RULES["scores.keep_rate"],
-}
-"""Entries of the semantic content that are in `blocks`; all others are of what is made of them."""
+_CONTENT = dict.fromkeys(PACKED_INTO_BLOCKS, Rule(_FRESH, _BLOCKS))
+"""All other entries of the semantic content are of what is made of `blocks`."""
 
 
 def needed(changes: list[Change]) -> Kind:

@@ -13,12 +13,14 @@ import numpy as np
 
 from stream_calib import metrics
 from stream_calib.config import Config
+from stream_calib.config_identity import configured_keys, semantic_content
 from stream_calib.errors import FencedError, PositionLostError, StateUnavailableError, TransportError
 from stream_calib.events.contracts import Decoded
 from stream_calib.events.control import clock_record
 from stream_calib.snapshot.served_models import ServedModels
 from stream_calib.transport.port import Consumer, Log, Outgoing, PolledBatch, TopicPartition
 from stream_calib.windows.generations import LiveStates
+from stream_calib.windows.registration import check_blocks
 from workers.batch_stages import Batch, Batches
 from workers.calibrate_status import CalibrateStatus
 from workers.calibrate_transform import Calibrated, Transform
@@ -60,13 +62,16 @@ class Calibrate(Role):
         self.close()
         config, member = self._config, member_name()
         client = self._opened.enter_context(closing(connect_state(config)))
+        states = LiveStates(client)
+        for key in configured_keys(config):
+            check_blocks(key, states(key), semantic_content(config))
         log = self._opened.enter_context(open_log(config))
         status = CalibrateStatus(config, self.name, member, lambda key: StatusBoard(client, key), self._clock_ms)
         self._opened.callback(status.drop)
         models = ServedModels(
             config,
             open_registry(client, config),
-            LiveStates(client),
+            states,
             clock_ms=lambda: time.monotonic_ns() // 1_000_000,
         )
         consumer = self._opened.enter_context(log.consumer(GROUP, [config.topics.scores], member=member))

@@ -90,8 +90,7 @@ def _generation(key: ModelKey, stored: str | None, wanted: str) -> Finding:
         return Finding("ok", subject, "the state was made under these settings")
     what = f"the state was made under other settings (generation {stored}, these are {wanted})"
     todo = (
-        "put pane, horizon, latenesses, shards, attributes, unit and missing_label back, or give the model another"
-        " version; monitor does not start like this"
+        "monitor does not start like this: see what differs, and what it needs, with `stream-calib config plan`"
     )
     return Finding("fail", subject, what, todo)
 

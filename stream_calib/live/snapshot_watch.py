@@ -11,7 +11,7 @@ from concurrent.futures import TimeoutError as NotInTimeError
 from typing import NamedTuple
 
 from stream_calib.config import Config
-from stream_calib.config_identity import scored_keys
+from stream_calib.config_identity import configured_keys, scored_keys, semantic_content
 from stream_calib.config_values import mask_url
 from stream_calib.errors import RequestError, SnapshotError, StateUnavailableError, StreamCalibError
 from stream_calib.events.contracts import ModelKey
@@ -23,6 +23,7 @@ from stream_calib.snapshot.served_models import ServedModels, Serving
 from stream_calib.windows.generations import LiveStates
 from stream_calib.windows.model_registry import ModelRegistry, deployment_scope
 from stream_calib.windows.redis_state import RedisState
+from stream_calib.windows.registration import check_blocks
 
 _LOG = logging.getLogger(__name__)
 
@@ -171,7 +172,10 @@ class SnapshotWatch:
         with answering(StateUnavailableError, f"connecting to the state at {self._server()}"):
             client = self._client = connect(config.redis)
         registry = ModelRegistry(RedisState(client, deployment_scope(config.log.group_prefix)), config.model.max_keys)
-        return ServedModels(config, registry, LiveStates(client), _monotonic_ms)
+        states = LiveStates(client)
+        for key in configured_keys(config):
+            check_blocks(key, states(key), semantic_content(config))
+        return ServedModels(config, registry, states, _monotonic_ms)
 
     def _look(self, models: ServedModels) -> None:
         models.refresh()

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from stream_calib.config_identity import canonical_content, content_hash, difference
+from stream_calib.config_identity import PACKED_INTO_BLOCKS, canonical_content, content_hash, difference
 from stream_calib.errors import GenerationMismatchError, StateError, StateFormatError, TopicRecreatedError
+from stream_calib.events.contracts import ModelKey
 from stream_calib.windows.pane_record import PaneNames, decode_record
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.shard_store import Inputs, Mark, Progress, ShardStore
@@ -61,6 +62,20 @@ def check_generation(stored: str | None, stored_hash: str | None, content: Mappi
         f"the state was made under the {what}: put the old values back, or see what the change needs with"
         " `stream-calib config plan`; `stream-calib state rebuild` makes a state under the new ones beside it"
     )
+
+
+def check_blocks(key: ModelKey, state: StateStore, content: Mapping[str, Any]) -> None:
+    """For those that write `blocks`: raises GenerationMismatchError where they would not fit to those that the state is
+    made of. Whatever else differs is no reason not to serve."""
+    stored = state.read((SEMANTICS,))[SEMANTICS]
+    made_of = {} if stored is None else stored_content(stored)
+    names = PACKED_INTO_BLOCKS if made_of else ()
+    before, after = ({n: found[n] for n in names if n in found} for found in (made_of, content))
+    if before != after:
+        raise GenerationMismatchError(
+            f"the state of {key} is made of blocks with other settings ({'; '.join(difference(before, after))}): put"
+            " the old values back, or give the model another version"
+        )
 
 
 def stored_content(stored: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stream_calib.config import Config
+from stream_calib.config_identity import semantic_content
 from stream_calib.config_models import ModelSection
 from stream_calib.errors import (
     ConfigurationError,
@@ -29,10 +30,12 @@ from stream_calib.windows.generations import (
     generation_of,
     key_part,
 )
+from stream_calib.windows.registration import check_blocks
 from stream_calib.windows.state_store import Commit
 from tests.windows import monitors
 from tests.windows.monitors import A, B, Monitored, monitored
 from workers import cli_state
+from workers.calibrate import Calibrate
 from workers.cli import app
 from workers.deployment import state_of
 from workers.generation_changes import drop_generation, switch_to
@@ -299,3 +302,24 @@ def test_the_commands(m: Monitored, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 0, done.output
     done = run("drop", "1", "--version", "1", "--yes")
     assert done.exit_code == 1
+
+
+# --- those that write blocks
+
+
+def test_whoever_writes_blocks_has_to_agree_with_the_state_on_them(m: Monitored) -> None:
+    store = m.state(A).store
+    for scores in ({"unit": "customer"}, {"sample_rate": 0.5}, {"attributes": {"group": "g", "more": "h"}}):
+        new = m.config.model_copy(update={"scores": m.config.scores.model_copy(update=scores)})
+        with pytest.raises(GenerationMismatchError, match=rf"state of m/1 is made of blocks.*{next(iter(scores))}"):
+            check_blocks(A, store, semantic_content(new))
+    check_blocks(A, store, semantic_content(changed(m.config, horizon_ms=20_000)))
+    check_blocks(B, directory_store(m.client, A), {})  # no state yet
+
+
+def test_calibrate_does_not_start_where_its_blocks_would_not_fit(m: Monitored) -> None:
+    new = m.config.model_copy(update={"scores": m.config.scores.model_copy(update={"unit": "customer"})})
+    calibrate = Calibrate(new)
+    with pytest.raises(GenerationMismatchError, match=r'unit: the default -> "customer"'):
+        calibrate.open()
+    calibrate.close()
