@@ -32,9 +32,9 @@ class _Slot:
 class Processes:
     """`look` is to be called again and again."""
 
-    def __init__(self, deployed: Deployment, armed: list[Fault]) -> None:
-        """`armed`: fault points of the first processes."""
-        self._deployed = deployed
+    def __init__(self, deployed: Deployment, config_file: Path, armed: list[Fault]) -> None:
+        """`config_file`: of the roles. `armed`: fault points of the first processes."""
+        self._deployed, self._config_file = deployed, config_file
         self.happened: list[Fault] = []
         """Fault points that were met."""
         self._trace = deployed.folder / "reached.txt"
@@ -52,7 +52,7 @@ class Processes:
         environ = self._deployed.environ
         armed = None if fault is None else f"{fault.point}:{fault.count}:{fault.how}"
         environ[VARIABLE] = armed or f"trace:{self._trace}"
-        process = self._deployed.start(*roles, module=_MODULE)
+        process = self._deployed.start(*roles, module=_MODULE, config_file=self._config_file)
         process.expected = False  # its end is looked at here
         return _Slot(roles, process, fault, following)
 

@@ -79,7 +79,7 @@ class Run:
             topics = self._deployed.config.topics
             opened.callback(self._brokers.delete, [getattr(topics, name) for name in TOPICS])
             at_start = [fault for fault in self._script.faults if fault.what == "arm" and fault.step == 0]
-            self._processes = Processes(self._deployed, at_start)
+            self._processes = Processes(self._deployed, self._config_of_roles(), at_start)
             later = [fault for fault in self._script.faults if fault not in at_start]
             for number, records in enumerate(stream.slices(self._script.stream)):
                 self._write(records, number)
@@ -94,10 +94,15 @@ class Run:
             return find(self._deployed), self._deployed
 
     def _deployment(self, state: StateServers) -> Deployment:
-        log = {**SETTINGS["log"], "kind": self._script.client, "bootstrap_servers": self._brokers.bootstrap}
-        overrides = {**SETTINGS, "log": log, "redis": state.settings}
+        """Its own log is through kafka-python, whatever the roles use: only they are on trial."""
+        log = {**SETTINGS["log"], "bootstrap_servers": self._brokers.bootstrap}
+        self._settings = {**SETTINGS, "log": log, "redis": state.settings}
         unused = EmbeddedServer(self._folder / "unused")  # the log is on Kafka; it is never started
-        return Deployment(self._folder, unused, overrides, state_url=state.url, kafka=self._brokers.first)
+        return Deployment(self._folder, unused, self._settings, state_url=state.url, kafka=self._brokers.first)
+
+    def _config_of_roles(self) -> Path:
+        log = {**self._settings["log"], "kind": self._script.client}
+        return self._deployed.write_config("roles.toml", {**self._settings, "log": log})
 
     # --- writing
 
