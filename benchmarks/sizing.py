@@ -86,7 +86,7 @@ def judged(used: int, parts: Parts) -> dict[str, Any]:
 def table(found: dict[str, dict[str, Any]]) -> Table:
     made = Table("load", title="Memory of the server, MB")
     for column in ("pending", "signatures", "measured", "reckoned", "off", "goal", ""):
-        made.add_column(column, justify="right")
+        made.add_column(column, justify="right", no_wrap=True)
     for name, one in found.items():
         made.add_row(
             name,

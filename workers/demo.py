@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
+from stream_calib.alerts.outbox import waiting
 from stream_calib.config import Config
 from stream_calib.demo.flights import DAY_MS, Day, Flights
 from stream_calib.errors import StreamCalibError
@@ -165,9 +166,7 @@ class LockStep:
 
     def _wait_for_alerts(self) -> None:
         deadline = time.monotonic() + _STALLED_AFTER_S
-        while int(self._state.store.read(("outbox_sent",))["outbox_sent"] or 0) < len(
-            self._state.store.entries("outbox", 0)
-        ):
+        while waiting(self._state.store):
             if time.monotonic() > deadline:
                 raise DemoError("the outbox is not drained; is the alert role running?")
             self._roles.check()

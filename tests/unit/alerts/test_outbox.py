@@ -93,3 +93,30 @@ def test_ids_are_content_and_keys_stable() -> None:
     closing = make_alert(KEY, "g", "psi", "close", pane=1, since_ms=0, diagnosis="d")
     assert closing.id != alert(1).id
     assert closing.dedup_key == alert(1).dedup_key
+
+
+def test_delivered_ones_are_dropped_and_open_alerts_stay_known() -> None:
+    made, log, whole = MemoryState(), list[Outgoing](), MemoryState()
+    kinds: list[AlertKind] = ["psi", "label_outage", "refit_refused"]
+    most = 0
+    for number in range(4_000):
+        # Each kind opens and closes in turn, but for one that opened long ago.
+        kind, state = kinds[number % 2], "close" if number % 4 > 1 else "open"
+        if number == 100:
+            kind, state = kinds[2], "open"
+        event = make_alert(KEY, "g", kind, state, pane=number, since_ms=number, diagnosis="d")  # type: ignore[arg-type]  # a literal
+        for store in (made, whole):
+            store.commit(Commit(appends={"outbox": [event.encode()]}))
+        if number % 50 == 0:
+            while drain(made, log.extend, "alerts"):
+                pass
+            most = max(most, len(made.entries("outbox", 0)))
+        if number % 333 == 0:
+            assert open_alerts(made) == open_alerts(whole)
+    assert 1_000 < most < 2_200
+    assert waiting(made) == 49
+    while drain(made, log.extend, "alerts"):
+        pass
+    assert [Alert.decode(r.value or b"").pane for r in log] == list(range(4_000))
+    assert open_alerts(made) == open_alerts(whole)
+    assert "m/1:refit_refused" in open_alerts(made)
