@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from stream_calib.config_values import DurationMs, Section, duration_text
+from stream_calib.config_values import DurationMs, DurationMsOrOff, Section, duration_text
 
 _DAY_MS = 86_400_000
 _LEAST_ARCHIVE_MS = 90 * _DAY_MS
@@ -21,7 +21,7 @@ _CHECKPOINT_EVERY_MS = 7 * _DAY_MS
 class RetentionSection(Section):
     """How long what is done with stays in Redis."""
 
-    archive_ms: DurationMs | None = Field(
+    archive_ms: DurationMsOrOff = Field(
         default=None,
         alias="archive",
         gt=0,
