@@ -18,7 +18,7 @@ from stream_calib.redis_clients import ClusterClient, RedisClient
 from stream_calib.redis_connection import answering, check_server, connect
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
-from stream_calib.windows.state_store import Commit
+from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS, Commit
 from tests.redis_servers import RedisClusterServers, RedisProcess, WatchedPair
 from tests.tcp_proxy import TcpProxy
 from tests.windows.backends import MODEL
@@ -29,7 +29,8 @@ STATE_RIGHTS = (
     "~sc:*",
     "-@all",
     *("+eval", "+evalsha", "+hget", "+hset", "+hdel", "+hmget", "+hgetall", "+hkeys", "+hsetnx", "+hincrby", "+hlen"),
-    *("+rpush", "+lrange", "+llen", "+get", "+set", "+mget", "+del", "+exists", "+type"),
+    *("+rpush", "+lrange", "+llen", "+ltrim", "+sadd", "+srem", "+smembers"),
+    *("+get", "+set", "+mget", "+del", "+exists", "+type"),
 )
 """All that the state needs. `+info` beside it lets this program look at the server."""
 
@@ -69,6 +70,9 @@ def use_everything(client: RedisClient) -> None:
     assert (state.read(("a",)), state.entries("l", 0), state.blobs(["b"])) == ({"a": "1"}, [b"x"], [b"y"])
     state.put_signatures({1: ("a",), 2: ("b",)}, 0)
     assert state.signatures([1, 2]) == {1: ("a",), 2: ("b",)}
+    assert state.commit(Commit(deletes=["b"], trims={"l": 1}))
+    assert (state.blobs(["b"]), state.length("l")) == ([None], 1)
+    assert state.drop_signatures(SIGNATURE_EPOCH_MS) == 1
     assert state.acquire_lease("closer", "me", 1_000)
     state.release_lease("closer", "me")
     board = StatusBoard(client, MODEL)

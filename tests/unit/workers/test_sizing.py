@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from workers.sizing import Load, Parts, allocated, needed
 PAGE = Path(__file__).parents[3] / "docs/sizing.md"
 
 
-def load(**changes: float) -> Load:
+def load(**changes: Any) -> Load:
     made = Load(
         pending=1e6,
         rows=1e6,
@@ -27,7 +28,7 @@ def load(**changes: float) -> Load:
         signature_bytes=20,
         bins=80,
     )
-    return Load(**(made._asdict() | changes))
+    return made._replace(**changes)
 
 
 def test_sizes_of_the_allocators() -> None:
