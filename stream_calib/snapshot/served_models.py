@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys, scored_keys
 from stream_calib.config_values import duration_text
-from stream_calib.errors import SnapshotError, StateUnavailableError, TooManyModelsError
+from stream_calib.errors import SnapshotError, StateError, StateUnavailableError, TooManyModelsError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.follower import Served, SnapshotFollower
 from stream_calib.windows.model_registry import ModelRegistry, Registered
@@ -173,7 +173,7 @@ class ServedModels:
         """`held`, but where another state has become the key's own: then another one, that knows nothing yet."""
         try:
             state = self._state_of(key)
-        except StateUnavailableError:
+        except StateError:  # away, or which one is live cannot be read
             if held is None:
                 raise
             return held

@@ -30,6 +30,7 @@ from stream_calib.windows.generations import (
     generation_of,
     key_part,
 )
+from stream_calib.windows.redis_removal import delete_state
 from stream_calib.windows.registration import check_blocks
 from stream_calib.windows.state_store import Commit
 from tests.windows import monitors
@@ -206,6 +207,16 @@ def test_a_rebuild_that_was_interrupted_goes_on(m: Monitored, monkeypatch: pytes
         switch_to(m.client, new, A, 1)
 
 
+def test_alerts_of_times_that_are_over_are_not_sent(m: Monitored) -> None:
+    new = changed(m.config, horizon_ms=20_000)
+    store = rebuilt(m, new).state.store
+    waiting_before = len(store.entries("outbox", 0))
+    store.commit(Commit(appends={"outbox": [b"{}", b"{}"]}))
+    switch_to(m.client, new, A, 1)
+    assert store.read(("outbox_sent",)) == {"outbox_sent": str(waiting_before + 2)}
+    assert m.state(A).number == 1
+
+
 def test_without_a_snapshot_it_does_not_take_the_place_of_one_that_has(m: Monitored) -> None:
     new = changed(m.config, horizon_ms=20_000)
     rebuilt(m, new)
@@ -264,6 +275,13 @@ def test_a_generation_is_dropped_whole_and_the_others_stay(m: Monitored) -> None
     (left,) = generation_facts(m.client, new, A)
     assert (left.number, left.keys) == (0, facts[0].keys)
     assert state_of(m.client, new, A, 1).store.read(("generation",)) == {"generation": None}
+
+
+def test_a_retired_key_loses_all_generations(m: Monitored) -> None:
+    rebuilt(m, changed(m.config, horizon_ms=20_000))
+    assert delete_state(m.client, A, lambda: None) > 20
+    assert list(m.client.scan_iter(match=f"sc:{{{A}*")) == []
+    assert directory_of(m.client, A).look() == Generations()
 
 
 def test_a_drop_that_was_interrupted_goes_on(m: Monitored) -> None:
