@@ -43,9 +43,9 @@ class Renewals(MemoryState):
 KEY = ModelKey("m", "1")
 
 
-def refit_over(state: MemoryState, run_once: Any, *, open_request: bool) -> ModelRefit:
+def refit_over(state: MemoryState, run_once: Any, *, open_request: bool, keep_up: Any = None) -> ModelRefit:
     log = SimpleNamespace(open_request="a request" if open_request else None)
-    snapshots, refitter = SimpleNamespace(log=lambda: log), SimpleNamespace(run_once=run_once)
+    snapshots, refitter = SimpleNamespace(log=lambda: log), SimpleNamespace(run_once=run_once, keep_up=keep_up)
     return ModelRefit(KEY, state, snapshots, refitter, "member")  # type: ignore[arg-type]  # stand-ins
 
 
@@ -75,11 +75,19 @@ def test_an_error_of_the_refit_ends_the_renewals_and_is_passed_on() -> None:
     assert not [t for t in threading.enumerate() if t.name == "refit lease"]
 
 
-def test_without_a_request_nothing_is_worked_on() -> None:
+def test_without_a_request_the_checkpoint_is_looked_at_once_a_second() -> None:
     def never(token: str) -> None:
         raise AssertionError("there was no request")
 
-    assert refit_over(MemoryState(), never, open_request=False).answer(1_000) is None
+    state, looked = MemoryState(), list[int]()
+    now = 0
+    made = refit_over(state, never, open_request=False, keep_up=lambda: looked.append(now))
+    for now in (1_000, 1_500, 1_999, 2_000, 2_001, 3_000):
+        assert made.answer(now) is None
+    assert looked == [1_000, 2_000, 3_000]
+    state = MemoryState()
+    state.acquire_lease(REFIT_LEASE, "another", 10_000)
+    assert refit_over(state, never, open_request=False, keep_up=never).answer(1_000) is None
 
 
 def test_a_worker_that_has_not_got_the_lease_does_not_work() -> None:
