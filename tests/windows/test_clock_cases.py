@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from stream_calib.alerts.model import Alert
+from stream_calib.redis_clients import RedisClient
 from stream_calib.transport.memory import MemoryLog
 from stream_calib.transport.port import TopicPartition
 from stream_calib.windows.pane_record import PaneRecord
@@ -205,9 +206,7 @@ def test_when_all_labels_are_silent_panes_wait_and_an_alert_opens_and_closes(
 # --- scores that are behind
 
 
-def test_a_calibrate_that_is_down_is_lag_and_no_silence(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_calibrate_that_is_down_is_lag_and_no_silence(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Labels go on meanwhile; an idle score partition that was left out would close panes before their scores."""
     with live(redis_url, monkeypatch, partitions=2, windows={"idle_timeout": "10s"}) as one:
         one.m.clocks(0)
@@ -284,3 +283,51 @@ def test_a_time_stamp_of_the_future(redis_url: str, monkeypatch: pytest.MonkeyPa
         assert [r.counts.get("score_skewed", 0) for r in records] == [0, 0, 1, 0, 0, 0]
         assert [r.counts.get("label_skewed", 0) for r in records] == [0, 0, 1, 0, 0, 0]
         assert all("score_late" not in r.counts and "label_late" not in r.counts for r in records)
+
+
+# --- a backlog
+
+
+def most_pending(redis_url: str, monkeypatch: pytest.MonkeyPatch, max_input_skew: str) -> int:
+    """The most rows that were in the join at once, while a long backlog was read at full speed.
+
+    One partition has a record where the other one has ten, so by turns it is read ten times as fast.
+    """
+    monkeypatch.setattr(monitor_module, "_MAX_RECORDS", 20)
+    monkeypatch.setattr(monitor_module, "_FEWEST_RECORDS", 20)
+    seconds, most, steps = 400, 0, 0
+    with live(redis_url, monkeypatch, partitions=2, windows={"max_input_skew": max_input_skew}) as one:
+        one.m.clocks(0)
+        one.m._hold = True
+        for second in range(seconds):
+            one.score(second, second, 1)
+            if second % 10 == 9:
+                scores = [Score(f"many-{second}-{n}", at(second - n), 0.4, ("x",)) for n in range(10)]
+                one.m.scores(A, 0, *scores)
+                for partition in (0, 1):
+                    one.m.labels_clock(partition, second)
+        one.m.clocks(seconds + 60)
+        one.m._hold = False
+        one.m._send()
+        shards = one.m.state(A).shards
+        while not one.m.applied(A):
+            one.monitor.step()
+            steps += 1
+            assert steps < 2_000, "it stands still"
+            most = max(most, shards.counts_after(one.m.cursor(A, "matured")).get("accepted", 0))
+        one.rest()
+        assert one.cursors()[1] >= seconds // PANE_S - 1
+        assert one.m.check(A) == seconds // PANE_S
+    return most
+
+
+def test_a_backlog_read_at_full_speed_is_bounded_by_the_skew_between_inputs(
+    redis_url: str, redis_client: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounded = most_pending(redis_url, monkeypatch, "50s")
+    redis_client.flushdb()
+    free = most_pending(redis_url, monkeypatch, "1d")
+    # Two rows a second over what is in reach at once: horizon, lateness, a pane, the skew, and a poll of each.
+    reach_s = 15 + 4 + PANE_S + 50 + 10 * 10
+    assert bounded <= 2 * reach_s
+    assert free > 2 * bounded
