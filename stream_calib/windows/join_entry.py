@@ -15,7 +15,9 @@ from stream_calib.windows.shard_store import NEGATIVE_CODE, POSITIVE_CODE, WITHD
 
 USUAL_LENGTH = 10
 _USUAL = np.dtype([("packed", "u1", 6), ("delta", "<u4")])
-_BUCKET_SHIFT = np.uint64(49)
+JOIN_BUCKETS = 1 << 15
+"""Hashes that the entries of a shard are spread over."""
+_BUCKET_SHIFT = np.uint64(64 - 15)
 
 
 class Version(NamedTuple):

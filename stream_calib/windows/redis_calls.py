@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.windows.join_entry import fingerprint_bytes, join_buckets, time_bytes
+from stream_calib.windows.join_entry import JOIN_BUCKETS, fingerprint_bytes, join_buckets, time_bytes
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.row_codec import encode_rows
 from stream_calib.windows.shard_store import COUNTER_KINDS, LABEL_CLASSES, Inputs, Mark, ReadGuard, ShardCall
@@ -90,9 +90,11 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
 
     lists = len(chunks) + len(label_pane)
 
-    fingerprint = np.concatenate([call.scores.fingerprint, call.labels.fingerprint])
-    bucket, bucket_index = np.unique(join_buckets(fingerprint), return_inverse=True)
-    join_key = len(names) + 1 + bucket_index
+    score_bucket, label_bucket = join_buckets(call.scores.fingerprint), join_buckets(call.labels.fingerprint)
+    score_buckets = np.unique(score_bucket)
+    bucket = np.concatenate([score_buckets, np.setdiff1d(label_bucket, score_buckets)])
+    join_key = np.empty(JOIN_BUCKETS, dtype=np.intp)
+    join_key[bucket] = len(names) + 1 + np.arange(len(bucket))
     names += keys.joins(bucket)
 
     n_scores = len(call.scores)
@@ -126,16 +128,17 @@ def apply_call(keys: ShardKeys, call: ShardCall, inputs: Inputs, settings: PaneS
         "last_pane": int(score_pane.max()) if n_scores else False,
         "chunks": chunks,
         "lists": lists,
+        "score_joins": len(score_buckets),
         "counts": [(kind, pane, n) for (kind, pane), n in counts.items()],
         "reaches": reaches,
     }
     score_operations = np.zeros((n_scores, 19), dtype=np.uint8)
-    score_operations[:, 0:2] = _u2(join_key[:n_scores])
+    score_operations[:, 0:2] = _u2(join_key[score_bucket])
     score_operations[:, 2:9] = fingerprint_bytes(call.scores.fingerprint)[:, 1:]
     score_operations[:, 9:15] = time_bytes(call.scores.event_time_ms * 4)
 
     label_operations = np.zeros((len(call.labels), 19), dtype=np.uint8)
-    label_operations[:, 0:2] = _u2(join_key[n_scores:])
+    label_operations[:, 0:2] = _u2(join_key[label_bucket])
     label_operations[:, 2:4] = _u2(held_key)
     label_operations[:, 4:10] = time_bytes(call.labels.event_time_ms)
     label_operations[:, 10] = code

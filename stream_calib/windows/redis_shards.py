@@ -21,7 +21,7 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import ClusterClient, RedisClient
 from stream_calib.redis_connection import LuaScript, answering
 from stream_calib.windows import redis_calls
-from stream_calib.windows.join_entry import fingerprint_bytes, join_buckets, label_codes
+from stream_calib.windows.join_entry import JOIN_BUCKETS, fingerprint_bytes, join_buckets, label_codes
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.row_codec import decode_rows
 from stream_calib.windows.shard_store import (
@@ -42,7 +42,7 @@ _CHUNKS_A_READ = 64
 _FIELDS_A_CALL = 1_000
 _CALLS_A_ROUND_TRIP = 64
 """Of about 50 kB each."""
-_JOIN_NAMES = [b"j%d" % bucket for bucket in range(1 << 15)]
+_JOIN_NAMES = [b"j%d" % bucket for bucket in range(JOIN_BUCKETS)]
 
 
 def _script(*files: str) -> LuaScript:

@@ -4,7 +4,7 @@
 --       2 c   hash: counters `<kind>:<pane>`, until the pane is removed
 --       then one n<input> hash for each range (clock entries: pane reached -> "position:clock before"; until removed),
 --       then the lists p<pane> (chunks of rows as they came) and e<pane> (fingerprints of held label versions),
---       then the join hashes j<bucket>.
+--       then the join hashes j<bucket>: first those that scores go to, then those of labels alone.
 -- ARGV: 1 msgpack: the call (shard_scripts.py says what is in it)
 --       2 score operations of 19 bytes: u2 index into KEYS, 7 bytes field, 10 bytes entry
 --       3 label operations of 19 bytes: u2 index of the join hash, u2 index of the e list, u6 time, u1 code (+ 4 where the
@@ -33,9 +33,22 @@ if not fits then return at end
 
 -- A key of another type would fail in the middle of the writes.
 local first_list = 3 + #call.ranges
-for i, key in ipairs(KEYS) do
-    local is_list = i >= first_list and i < first_list + call.lists
-    if type(redis.pcall(is_list and 'LLEN' or 'HLEN', key)) == 'table' then return key end
+local first_join = first_list + call.lists
+local first_of_labels = first_join + call.score_joins
+for i = 1, first_of_labels - 1 do
+    local is_list = i >= first_list and i < first_join
+    if type(redis.pcall(is_list and 'LLEN' or 'HLEN', KEYS[i])) == 'table' then return KEYS[i] end
+end
+-- Where no score of the call goes, reading what is there for the first label of an id shows the type as well.
+local labels, found_for, last_index, last_field = ARGV[3], {}, nil, nil
+for offset = 1, #labels, 19 do
+    local index, field = struct.unpack('<I2xxxxxxxxxxc7', labels, offset)
+    if index >= first_of_labels and (index ~= last_index or field ~= last_field) then
+        local found = redis.pcall('HGET', KEYS[index], field)
+        if type(found) == 'table' then return KEYS[index] end
+        found_for[offset] = found
+        last_index, last_field = index, field
+    end
 end
 
 local dropped = redis.call('HMGET', meta, 'removed', 'origin')
@@ -66,7 +79,7 @@ end
 -- an id that stands for everybody would else take the square of that.
 local key, field, value, predictions, versions, held
 
-local function turn_to(other_key, other_field)
+local function turn_to(other_key, other_field, other_value)
     if key == other_key and field == other_field then return end
     if key then
         local entry, general = encode_entry(predictions, versions, low, horizon)
@@ -81,21 +94,20 @@ local function turn_to(other_key, other_field)
     end
     key, field, held = other_key, other_field, {}
     if key then
-        value = redis.call('HGET', key, field)
+        value = other_value
         if value then predictions, versions = decode_entry(value) else predictions, versions = {}, {} end
     end
 end
 
-local scores = ARGV[2]
+local scores, some_are_gone = ARGV[2], call.least_score_pane <= removed
 for offset = 1, #scores, 19 do
-    local its_key = KEYS[struct.unpack('<I2', scores, offset)]
-    local its_field, entry = string.sub(scores, offset + 2, offset + 8), string.sub(scores, offset + 9, offset + 18)
-    local wanted = true
-    if call.least_score_pane <= removed then
+    local index, its_field, entry = struct.unpack('<I2c7c10', scores, offset)
+    local its_key, wanted = KEYS[index], true
+    if some_are_gone then
         wanted = math.floor(struct.unpack('<I6', entry) / 4 / pane_ms) > removed
     end
     if wanted and redis.call('HSETNX', its_key, its_field, entry) == 0 then
-        turn_to(its_key, its_field)
+        if key ~= its_key or field ~= its_field then turn_to(its_key, its_field, redis.call('HGET', its_key, its_field)) end
         local time = math.floor(struct.unpack('<I6', entry) / 4)
         local pane, known = math.floor(time / pane_ms), nil
         for i, other in ipairs(predictions) do
@@ -112,9 +124,20 @@ for offset = 1, #scores, 19 do
 end
 turn_to(nil)
 
-local labels, reaches, reach = ARGV[3], call.reaches, 0
+-- Most labels are the first one of a single prediction, and join it. What is written is what turn_to would write.
+local function joins_at_once(its_key, its_field, found, time, code)
+    if not found or #found ~= 10 then return false end
+    local packed = struct.unpack('<I6', found)
+    local score_time = packed / 4
+    if packed % 4 > 0 or not joins(score_time, time, 0, horizon) then return false end
+    redis.call('HSET', its_key, its_field, struct.pack('<I6I4', packed + code, time - score_time))
+    note('matched', time, 1)
+    return true
+end
+
+local reaches, reach = call.reaches, 0
 for offset = 1, #labels, 19 do
-    local key_index, held_index, time, code = struct.unpack('<I2I2I6I1', labels, offset)
+    local index, held_index, time, code, first_byte, its_field = struct.unpack('<I2I2I6I1c1c7', labels, offset)
     local from = 0
     if code > 3 then
         reach = reach + 1
@@ -122,16 +145,25 @@ for offset = 1, #labels, 19 do
     end
     -- A label of a pane that is gone: so are all predictions that it could join.
     if math.floor(time / pane_ms) > removed then
-        local fingerprint = string.sub(labels, offset + 11, offset + 18)
-        turn_to(KEYS[key_index], string.sub(fingerprint, 2))
-        note(outcome(predictions, time, from, horizon), time, 1)
-        local at = place_of(versions, time, code, from)
-        local version = versions[at]
-        if version and version[1] == time and version[2] == code and version[4] == from then
-            version[3] = version[3] + 1
-        else
-            table.insert(versions, at, {time, code, 1, from})
-            held[KEYS[held_index]] = fingerprint
+        local its_key, at_once = KEYS[index], false
+        if key ~= its_key or field ~= its_field then
+            local found = found_for[offset]
+            if found == nil then found = redis.call('HGET', its_key, its_field) end
+            -- Not where the next label is for the same id: then both are held together.
+            at_once = from == 0 and string.sub(labels, offset + 31, offset + 37) ~= its_field
+                and joins_at_once(its_key, its_field, found, time, code)
+            if not at_once then turn_to(its_key, its_field, found) end
+        end
+        if not at_once then
+            note(outcome(predictions, time, from, horizon), time, 1)
+            local at = place_of(versions, time, code, from)
+            local version = versions[at]
+            if version and version[1] == time and version[2] == code and version[4] == from then
+                version[3] = version[3] + 1
+            else
+                table.insert(versions, at, {time, code, 1, from})
+                held[KEYS[held_index]] = first_byte .. its_field
+            end
         end
     end
 end
