@@ -21,8 +21,10 @@ from stream_calib.windows.redis_state import RedisState
 from stream_calib.windows.shard_store import Advance, Mark, ShardCall
 from stream_calib.windows.state_store import Commit
 from stream_calib.windows.walk import winners
+from tests.oracle.offline import Clock, Label
 from tests.windows.backends import MODEL, RedisBackend, redis_backend
 from tests.windows.join import PANE_0, SETTINGS, Join, L, S, at, block, clock, label
+from tests.windows.logs import settings_with
 from tests.windows.records import Item, label_rows, score_rows
 
 __all__ = ["redis_backend"]
@@ -152,6 +154,26 @@ def test_the_usual_entry_has_ten_bytes_and_buckets_are_listpacks(redis_backend: 
     assert len(all_entries(client, store)) == 3_000
     keys = redis_backend.keys(store._keys[0].tag + b"j")
     assert {client.object("encoding", key) for key in keys} == {b"listpack"}
+
+
+def test_a_label_that_cannot_reach_its_whole_horizon_is_held_so_only_while_that_matters(
+    redis_backend: RedisBackend,
+) -> None:
+    """Broker clock: 17 bytes a held version in place of 11; the usual 10 once no score can come that it would join."""
+    store = redis_backend.shards(1, settings_with(broker_clock=True))
+    assert isinstance(store, RedisShards)
+    join, client = Join(store), redis_backend.client
+    held, whole = Label("a", at(14), 1, at(30)), Label("b", at(14), 1, at(14))
+    join.write(L, whole, Clock(at(30)), held)
+    assert sorted(len(value) for value in all_entries(client, store)) == [3 + 11, 3 + 17]
+    join.write(S, block(("a", 12), ("b", 12)))
+    assert sorted(len(value) for value in all_entries(client, store)) == [10, 3 + 6 + 17]
+    join.write(S, clock(40))
+    join.write(L, held)
+    assert sorted(len(value) for value in all_entries(client, store)) == [10, 10]
+    join.move_clocks(80)
+    assert (join.sums(0), join.sums(1)) == ((0, 0, 0), (2, 2, 0))
+    assert join.matured(1).counts["matched"] == 3
 
 
 def all_entries(client: RedisClient, store: RedisShards) -> list[Any]:

@@ -176,11 +176,10 @@ def _check_record(world: World, record: PaneRecord, expected: Pane, records: dic
 def _check_totals(world: World, whole: Result, records: dict[int, PaneRecord]) -> None:
     """Every input in exactly one class: in a record, or in a pane that has not matured, or waiting for its removal.
 
-    Which labels came after their pane had matured is in the cuts; it is exact but where a shard or the state was rolled
-    back or wiped.
+    Which labels came after their pane had matured is in the cuts; it is exact but where a shard lost writes.
     """
     cuts = {pane: record.cut for pane, record in records.items() if any(record.cut.values())}
-    if cuts and world.happened.keys() & {"roll", "wipe", "state"}:
+    if cuts and world.happened.keys() & {"roll", "wipe"}:
         return
     totals = counted(world, records)
     t = whole.totals

@@ -66,12 +66,14 @@ def generate(
     seed: int,
     *,
     silent_for_good: bool = False,
+    wakes: bool = False,
     grows: bool = False,
     broker_clock: bool = False,
     sample_rate: float = 1.0,
 ) -> Logs:
-    """`silent_for_good`: some label partitions say nothing any more at some point, also no end. `grows`: some
-    partitions are added on the way. `broker_clock`: labels come in any order, and some before their time."""
+    """`silent_for_good`: some label partitions say nothing any more at some point, also no end. `wakes`: all but one
+    say nothing for so long that panes mature without them. `grows`: some partitions are added on the way.
+    `broker_clock`: labels come in any order, and some before their time."""
     r = random.Random(seed)
     delays = (-12, -2, 0, 1, 4, 9, 20, 35) if broker_clock else (0, 0, 1, 2, 4, 7)
     n_scores, n_labels, length = r.choice([1, 2, 3]), r.choice([1, 2, 3]), r.choice([40, 60, 90])
@@ -96,6 +98,8 @@ def generate(
     for p in range(n_labels):
         inputs[f"l:t:{p}"] = []
     silent = {p: (r.randrange(5, length), r.choice([15, 40, 70])) for p in range(n_labels) if r.random() < 0.5}
+    if wakes:
+        silent = {p: (r.randrange(3, 12), 110) for p in range(1, n_labels)}
     for label in _labels(r, made, length):
         number = int(label.event_id.split("-")[1])
         p = number % n_labels if r.random() < 0.7 else r.randrange(n_labels)

@@ -19,7 +19,7 @@ from stream_calib.errors import StateUnavailableError
 from stream_calib.snapshot.decision_log import DecisionLog, Settled, chain
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.intake import Intake
-from stream_calib.windows.pane_record import PaneNames, decode_record
+from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_record
 from stream_calib.windows.registration import INPUTS, inputs_of, recorded_inputs, register_inputs
 from stream_calib.windows.shard_store import (
     Inputs,
@@ -425,11 +425,15 @@ class World:
         recorded = recorded_inputs(self.state, int(self.state.read((INPUTS,))[INPUTS] or 0))
         return {key: mark.clock_ms for key, mark in recorded.items() if mark.clock_ms is not None}
 
-    def cuts(self) -> list[dict[str, dict[str, int]]]:
+    def records(self) -> list[PaneRecord]:
         """Of every matured pane."""
         at = self.cursors()
         names = [PaneNames.of(pane).record for pane in range(at["first_pane"], at["matured"] + 1)]
-        return [decode_record(blob).cut for blob in self.state.blobs(names) if blob is not None]
+        return [decode_record(blob) for blob in self.state.blobs(names) if blob is not None]
+
+    def cuts(self) -> list[dict[str, dict[str, int]]]:
+        """Of every matured pane."""
+        return [record.cut for record in self.records()]
 
     def decision_log(self) -> DecisionLog:
         log = DecisionLog()
