@@ -6,7 +6,7 @@ import json
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_calib.config import Config
@@ -29,6 +29,7 @@ TIMES = st.integers(0, 90)
 
 
 @given(st.lists(st.tuples(TIMES, TIMES, st.booleans()), max_size=20), st.none() | TIMES)
+@example([(0, 29, False), (10, 29, True), (11, 29, True)], None)
 def test_a_label_is_late_where_its_partitions_clock_has_matured_all_that_it_could_join(
     found: list[tuple[int, int, bool]], start: int | None
 ) -> None:
