@@ -81,7 +81,8 @@ class Rebuild:
 
         Raises StateUnavailableError, TransportError; PositionLostError where retention was faster.
         """
-        parts = [self._part(*unread) for unread in self._within_reach()]
+        ends = {partition: self._log.end_offset(partition) for partition in self._partitions.keys}
+        parts = [self._part(partition, ends[partition]) for partition in self._within_reach(ends)]
         if parts:
             self._model.apply(parts)
         before = self._cursors()
@@ -90,7 +91,9 @@ class Rebuild:
         if not (self._model.closes and self._refit.active):
             time.sleep(_LEASE_WAIT_S)  # those of a rebuild that was killed end by themselves
             return True
-        return bool(parts) or answered is not None or self._cursors() != before
+        # What came meanwhile is no reason to go on: of a live log there is always something.
+        left = any(self._next(partition) < end for partition, end in ends.items())
+        return left or answered is not None or self._cursors() != before
 
     def progress(self) -> tuple[int, int]:
         """Records read, and records there are now, over all inputs."""
@@ -148,17 +151,16 @@ class Rebuild:
     def _next(self, partition: TopicPartition) -> int:
         return self._model.marks[self._partitions.keys[partition]].next
 
-    def _within_reach(self) -> list[tuple[TopicPartition, int]]:
-        """Partitions with unread records, and their ends: those that are not too far ahead of the slowest of them."""
+    def _within_reach(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """Partitions with unread records that are not too far ahead of the slowest of them."""
         unread = []
         for partition, input_key in self._partitions.keys.items():
-            end = self._log.end_offset(partition)
-            if (mark := self._model.marks[input_key]).next < end:
-                unread.append((partition, end, -1 if mark.clock_ms is None else mark.clock_ms))
+            if (mark := self._model.marks[input_key]).next < ends[partition]:
+                unread.append((partition, -1 if mark.clock_ms is None else mark.clock_ms))
         if not unread:
             return []
-        reach = min(clock for _, _, clock in unread) + self._config.windows.max_input_skew_ms
-        return [(partition, end) for partition, end, clock in unread if clock <= reach]
+        reach = min(clock for _, clock in unread) + self._config.windows.max_input_skew_ms
+        return [partition for partition, clock in unread if clock <= reach]
 
     def _part(self, partition: TopicPartition, end: int) -> ModelPart:
         position, first = self._next(partition), self._partitions.start(partition)

@@ -22,6 +22,7 @@ from stream_calib.errors import (
 )
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
+from stream_calib.transport.port import Record, TopicPartition
 from stream_calib.windows.generations import (
     Generations,
     LiveStates,
@@ -205,6 +206,19 @@ def test_a_rebuild_that_was_interrupted_goes_on(m: Monitored, monkeypatch: pytes
     switch_to(m.client, new, A, 1)
     with pytest.raises(StateError, match="generation 1 of m/1 is live already"):
         switch_to(m.client, new, A, 1)
+
+
+def test_a_log_that_is_written_to_all_the_time_is_caught_up_with(m: Monitored, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, seconds = m.log.read, iter(range(70, 10_000))
+
+    def read_and_write(partition: TopicPartition, start: int, most: int) -> list[Record]:
+        found = read(partition, start, most)
+        m.clocks(next(seconds) / 100, ("blocks",))
+        return found
+
+    monkeypatch.setattr(m.log, "read", read_and_write)
+    done, total = rebuilt(m, changed(m.config, horizon_ms=20_000)).progress()
+    assert 0 < done < total
 
 
 def test_alerts_of_times_that_are_over_are_not_sent(m: Monitored) -> None:
