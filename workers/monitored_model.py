@@ -8,12 +8,12 @@ from typing import NamedTuple
 from stream_calib import metrics
 from stream_calib.config import Config
 from stream_calib.refit.decider import Decider
+from stream_calib.refit.retention import Retention
 from stream_calib.snapshot.decision_log import Request
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.input_batch import InputBatch, Records, judge_records
 from stream_calib.windows.intake import Intake
 from stream_calib.windows.registration import claim_fusion, claim_generation, claim_topics, register_inputs
-from stream_calib.windows.retention import Retention
 from stream_calib.windows.shard_store import Mark
 from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS
 from stream_calib.windows.vocabulary import Vocabulary

@@ -15,9 +15,9 @@ from stream_calib.errors import StateError, StateUnavailableError
 from stream_calib.snapshot.decision_log import DecisionLog, Expired, Request, chain
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.committed import Committed, Cursors
+from stream_calib.windows.kept_panes import least_removed
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, chained
 from stream_calib.windows.panes import ENDED_CLOCK_MS
-from stream_calib.windows.retention import Retention, least_removed
 from stream_calib.windows.shard_store import Progress, ReadGuard, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
 from stream_calib.windows.vocabulary import Vocabulary
@@ -53,6 +53,12 @@ class PaneDecider(Protocol):
     def decide(
         self, pane: int, detector: str | None, log: DecisionLog, matured: MaturedCells, cells_sha256: str
     ) -> PaneDecision: ...
+
+
+class Retention(Protocol):
+    """Drops what is done with, as refit/retention.py implements it."""
+
+    def advance(self, removed: int | None) -> bool: ...
 
 
 class Closer:

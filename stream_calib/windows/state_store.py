@@ -22,7 +22,7 @@ Fields in use (all text; a missing field reads as None)
 | late_labels | number of late_labels alerts so far, and since when one is open |
 | outbox_sent | number of entries of `outbox` that were delivered |
 | from:<list> | number of entries that were dropped from the list's beginning; missing: none |
-| kept | the oldest pane whose blobs are kept, and what those before it summed to (windows/retention.py) |
+| kept | the oldest pane whose blobs are kept, and what those before it summed to (refit/retention.py) |
 | checkpoint | the last pane and the hash of the blob `evidence` (refit/checkpoint.py) |
 
 Lists: `inputs` (input partitions with their first marks), `decisions` (decision log), `history` (snapshot pointer

@@ -11,14 +11,14 @@ from stream_calib.config import Config
 from stream_calib.errors import SnapshotError, StateError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.refit.carried import advance_checkpoint
+from stream_calib.refit.retention import Retention
 from stream_calib.snapshot.decision_log import DecisionLog, Manual, Pin, Request, Settled, chain
 from stream_calib.snapshot.log_reader import LogReader
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.cells import MaturedCells
-from stream_calib.windows.kept_panes import kept_of
+from stream_calib.windows.kept_panes import kept_of, least_removed
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, chained
-from stream_calib.windows.retention import Retention, least_removed
 from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS, Commit
 from workers.totals import pane_records
 

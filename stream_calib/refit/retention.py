@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 
 from stream_calib.config import Config
 from stream_calib.errors import StateError
@@ -128,9 +127,3 @@ class Retention:
         if reports - int(fields["from:reports"] or 0) >= _FEWEST_ENTRIES:
             trims["reports"] = reports
         return bool(trims) and self._state.commit(Commit(fields, deletes=deletes, trims=trims))
-
-
-def least_removed(removed: Sequence[int | None]) -> int | None:
-    """Of the shards."""
-    known = [pane for pane in removed if pane is not None]
-    return min(known) if known and len(known) == len(removed) else None
