@@ -25,29 +25,29 @@ ClientKind = Literal["kafka", "librdkafka"]
 
 _OFTEN: dict[str, tuple[str, int]] = {
     "kafka.start": ("calibrate", 1),
-    "kafka.fetch": ("calibrate", 60),
-    "kafka.produce": ("calibrate", 25),
-    "kafka.flush": ("monitor", 4),
-    "kafka.offsets": ("calibrate", 25),
-    "kafka.commit": ("calibrate", 25),
-    "kafka.positions": ("monitor", 4),
+    "kafka.fetch": ("calibrate", 30),
+    "kafka.produce": ("calibrate", 12),
+    "kafka.flush": ("monitor", 2),
+    "kafka.offsets": ("calibrate", 12),
+    "kafka.commit": ("calibrate", 12),
+    "kafka.positions": ("monitor", 3),
     "redis.register": ("monitor", 1),
-    "redis.apply": ("monitor", 60),
-    "redis.read_rows": ("monitor", 40),
-    "redis.read_labels": ("monitor", 20),
-    "redis.read_counters": ("monitor", 20),
-    "redis.remove": ("monitor", 40),
+    "redis.apply": ("monitor", 30),
+    "redis.read_rows": ("monitor", 15),
+    "redis.read_labels": ("monitor", 8),
+    "redis.read_counters": ("monitor", 8),
+    "redis.remove": ("monitor", 15),
     "redis.read_entries": ("alert", 5),
-    "redis.commit": ("monitor", 20),
-    "redis.lease": ("refit", 6),
+    "redis.commit": ("monitor", 10),
+    "redis.lease": ("refit", 4),
     "redis.release": ("monitor", 1),
-    "signatures.write": ("monitor", 4),
-    "closer.close": ("monitor", 8),
-    "closer.mature": ("monitor", 8),
-    "closer.decide": ("monitor", 8),
+    "signatures.write": ("monitor", 1),
+    "closer.close": ("monitor", 4),
+    "closer.mature": ("monitor", 4),
+    "closer.decide": ("monitor", 4),
     "snapshot.publish": ("refit", 1),
     "snapshot.settle": ("refit", 1),
-    "dead_letters.write": ("monitor", 4),
+    "dead_letters.write": ("monitor", 2),
     "alerts.send": ("alert", 1),
     "alerts.sent": ("alert", 1),
 }
@@ -136,7 +136,10 @@ def _armed(point: str, random_: random.Random) -> list[Fault]:
     how = "stop" if random_.random() < 0.25 else "kill"
     count = random_.randint(1, most)
     chosen = slots if point.startswith(_BY_LEASE) else [random_.choice(slots)]
-    return [Fault(step, "arm", slot, point, count, how) for slot in chosen]
+    faults = [Fault(step, "arm", slot, point, count, how) for slot in chosen]
+    if point.startswith("redis.release"):  # it comes there when it is ended
+        faults += [Fault(step + _HOLD, "leave", slot) for slot in chosen]
+    return faults
 
 
 def _around(what: str, random_: random.Random) -> Fault:
