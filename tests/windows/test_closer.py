@@ -134,7 +134,7 @@ def test_cells_counters_and_what_was_served_are_committed_with_a_pane(backend: B
     model.join.move_clocks(40)
     model.run()
     record = model.record(0)
-    assert record.counts == {"accepted": 5, "winners": 4, "labels": 4, "matched": 3}
+    assert record.counts == {"accepted": 5, "winners": 4, "labels": 4, "matched": 3, "label_never_scored": 1}
     assert (record.labelled, record.positives, record.unlabelled) == (2, 1, 2)
     half = 2**31
     assert record.served["v1"][:4] == [3, 2, 1, 2 * half]
