@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stream_calib.fault_points import VARIABLE
@@ -22,8 +22,8 @@ class _Slot:
     process: RoleProcess
     met: Fault | None = None
     """The fault point that the process is to meet."""
-    next: Fault | None = None
-    """That of the process after it."""
+    following: list[Fault] = field(default_factory=list)
+    """Those of the processes after it."""
     leaving: bool = False
     goes_on_at_s: float | None = None
     """When a process that stands still is to go on, monotonic seconds."""
@@ -40,21 +40,17 @@ class Processes:
         self._trace = deployed.folder / "reached.txt"
         self._slots = []
         for n, roles in enumerate(SLOTS):
-            fault = next((fault for fault in armed if fault.slot == n), None)
-            later = [fault for fault in armed if fault.slot == n and fault is not self._first(armed, n)]
-            self._slots.append(self._filled(roles, fault, later[0] if later else None))
+            self._slots.append(self._filled(roles, [fault for fault in armed if fault.slot == n]))
 
-    @staticmethod
-    def _first(armed: list[Fault], slot: int) -> Fault | None:
-        return next((fault for fault in armed if fault.slot == slot), None)
-
-    def _filled(self, roles: tuple[str, ...], fault: Fault | None, following: Fault | None = None) -> _Slot:
+    def _filled(self, roles: tuple[str, ...], faults: list[Fault]) -> _Slot:
+        """The first of the faults is the new process's."""
+        fault = faults[0] if faults else None
         environ = self._deployed.environ
         armed = None if fault is None else f"{fault.point}:{fault.count}:{fault.how}"
         environ[VARIABLE] = armed or f"trace:{self._trace}"
         process = self._deployed.start(*roles, module=_MODULE, config_file=self._config_file)
         process.expected = False  # its end is looked at here
-        return _Slot(roles, process, fault, following)
+        return _Slot(roles, process, fault, faults[1:])
 
     def kill(self, slot: int) -> None:
         self._slots[slot].process.kill()
@@ -69,13 +65,15 @@ class Processes:
     def leave(self, slot: int, following: Fault | None = None) -> None:
         """The process ends in good order; another one takes its place, with the fault point where one is given."""
         one = self._slots[slot]
-        one.leaving, one.next = True, following or one.next
+        one.leaving = True
+        if following is not None:
+            one.following.append(following)
         if one.process.process.poll() is None:
             one.process.process.send_signal(signal.SIGTERM)
 
     def join(self, slot: int) -> None:
         """One more with the roles of the slot."""
-        self._slots.append(self._filled(self._slots[slot].roles, None))
+        self._slots.append(self._filled(self._slots[slot].roles, []))
 
     def look(self) -> None:
         """Raises AssertionError where a process has ended that nobody has ended."""
@@ -90,7 +88,7 @@ class Processes:
             ):
                 if one.met is not None and one.met.how == "kill" and code == -signal.SIGKILL:
                     self.happened.append(one.met)
-                self._slots[n] = self._filled(one.roles, one.next)
+                self._slots[n] = self._filled(one.roles, one.following)
             else:
                 raise AssertionError(f"{one.process.output.name} ended with {code}:\n{one.process.last_words()}")
 
