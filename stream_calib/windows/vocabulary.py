@@ -60,14 +60,10 @@ class Vocabulary:
         scores = config.scores
         return cls(tuple(scores.attributes), scores.max_values, scores.keep_rate is not None)
 
-    def may_exceed(self, signatures: int) -> bool:
-        """Whether so many distinct signatures can hold too many values of something."""
-        return signatures >= min(self.max_values + 1, MOST_KEEP_RATES if self.keep_rates else self.max_values + 1)
-
     def cap(self, cells: MaturedCells, dictionary: Dictionary) -> CappedCells:
         """The cells, the very same where nothing is too many. Raises what `dictionary` raises."""
         distinct, place = np.unique(cells.signature, return_inverse=True)
-        if not self.may_exceed(len(distinct)):
+        if len(distinct) <= min(self.max_values, MOST_KEEP_RATES if self.keep_rates else self.max_values):
             return CappedCells(cells)
         place = place.reshape(-1)
         winners = np.zeros(len(distinct), np.int64)
@@ -125,7 +121,8 @@ class CappedWinners:
     def of(self, cells: MaturedCells) -> dict[str, int]:
         """Attribute (or `keep_rate`) -> winners, where there are any, in the order of the attributes."""
         distinct, place = np.unique(cells.signature, return_inverse=True)
-        if not self._vocabulary.may_exceed(len(distinct)):
+        # An attribute that was capped has as many values as may be, and one more; pooled rates may be few.
+        if not self._vocabulary.keep_rates and len(distinct) <= self._vocabulary.max_values:
             return {}
         if len(self._capped) > _MOST_CACHED:
             self._capped.clear()

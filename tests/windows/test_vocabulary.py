@@ -101,9 +101,9 @@ def test_nothing_is_asked_for_where_nothing_can_be_too_many() -> None:
     def never(hashes: Any) -> dict[int, tuple[str, ...]]:
         raise AssertionError(f"asked for {hashes}")
 
-    vocabulary = Vocabulary(("x", "y"), 2, keep_rates=True)
-    assert vocabulary.cap(cells, never).cells is cells
-    assert CappedWinners(vocabulary, never).of(cells) == {}
+    for vocabulary in (Vocabulary(("x", "y"), 2, keep_rates=False), Vocabulary(("x",), 2, keep_rates=True)):
+        assert vocabulary.cap(cells, never).cells is cells
+    assert CappedWinners(Vocabulary(("x", "y"), 2, keep_rates=False), never).of(cells) == {}
 
 
 @settings(max_examples=50, deadline=None)
