@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.errors import StateError
+from stream_calib.windows.inflate import inflate
 
 _MAGIC = b"SCC1"
 _HEAD = struct.Struct("<4sBxxxI")
@@ -22,15 +23,18 @@ def _pack(kind: int, columns: Sequence[NDArray[np.generic]]) -> bytes:
 
 
 def _unpack(blob: bytes, kind: int, dtypes: Sequence[str]) -> list[NDArray[np.generic]]:
+    """Takes as much memory as the rows that the head tells of, and at most 1,032 times the blob's size: no deflated
+    byte gives more."""
     try:
         magic, found, rows = _HEAD.unpack_from(blob)
-        body = zlib.decompress(blob[_HEAD.size :])
+        if magic != _MAGIC or found != kind:
+            raise StateError(f"packed cells have magic {magic!r} and kind {found}, not {_MAGIC!r} and {kind}")
+        size = rows * sum(np.dtype(d).itemsize for d in dtypes)
+        body = inflate(blob[_HEAD.size :], size)
     except (struct.error, zlib.error) as error:
         raise StateError(f"packed cells of {len(blob)} bytes cannot be read: {error}") from error
-    if magic != _MAGIC or found != kind or len(body) != rows * sum(np.dtype(d).itemsize for d in dtypes):
-        raise StateError(
-            f"packed cells have magic {magic!r}, kind {found}, {rows} rows, {len(body)} bytes: not of this format"
-        )
+    if len(body) != size:
+        raise StateError(f"packed cells of {rows} rows have {len(body)} bytes, not {size}: they were damaged")
     columns, offset = [], 0
     for dtype in dtypes:
         columns.append(np.frombuffer(body, dtype=dtype, count=rows, offset=offset))

@@ -17,10 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.errors import StateError
+from stream_calib.windows.inflate import inflate
 from stream_calib.windows.shard_store import ScoreRows
 
 _HEAD = struct.Struct("<BIHBq")
 _ROW_COLUMNS = (("<u8", 8), ("<u4", 4), ("<f8", 8), ("<u2", 2), ("u1", 1), ("u1", 1), ("<u4", 4))
+_ROW_BYTES = sum(width for _, width in _ROW_COLUMNS)
+_MAX_VERSION_BYTES = 256
 
 
 def encode_rows(rows: ScoreRows) -> bytes:
@@ -64,7 +67,7 @@ def _decode_chunk(chunk: bytes, snapshots: dict[str, int]) -> tuple[NDArray[Any]
         deflated, n, n_signatures, n_snapshots, base = _HEAD.unpack_from(chunk)
         body = chunk[_HEAD.size :]
         if deflated:
-            body = zlib.decompress(body)
+            body = inflate(body, n * _ROW_BYTES + 8 * n_signatures + _MAX_VERSION_BYTES * n_snapshots)
         columns, offset = [], 0
         for dtype, width in _ROW_COLUMNS:
             columns.append(np.frombuffer(body, dtype, n, offset))
@@ -76,18 +79,20 @@ def _decode_chunk(chunk: bytes, snapshots: dict[str, int]) -> tuple[NDArray[Any]
             end = offset + 1 + body[offset]
             local.append(snapshots.setdefault(body[offset + 1 : end].decode("ascii"), len(snapshots)))
             offset = end
+        if offset != len(body):
+            raise ValueError(f"{len(body) - offset} bytes too many")
+        fingerprint, time, score, signature_index, bucket, snapshot_index, served = columns
+        return (
+            fingerprint,
+            time.astype(np.int64) + base,
+            score,
+            signatures[signature_index],
+            bucket,
+            np.array(local, dtype=np.uint16)[snapshot_index],
+            served,
+        )
     except (struct.error, zlib.error, ValueError, IndexError) as error:
         raise StateError(f"a chunk of {len(chunk)} bytes of pane rows is damaged: {error}") from error
-    fingerprint, time, score, signature_index, bucket, snapshot_index, served = columns
-    return (
-        fingerprint,
-        time.astype(np.int64) + base,
-        score,
-        signatures[signature_index],
-        bucket,
-        np.array(local, dtype=np.uint16)[snapshot_index],
-        served,
-    )
 
 
 EMPTY_ROWS = ScoreRows(
