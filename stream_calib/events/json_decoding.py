@@ -61,8 +61,8 @@ class JsonDecoder:
         if not parsed:
             return []
         good = range(len(parsed))
-        if set(map(type, parsed)) != {dict} or max(map(len, values)) > self._max_record_bytes:
-            good = [i for i in good if type(parsed[i]) is dict and len(values[i]) <= self._max_record_bytes]  # type: ignore[assignment]  # a range is only the cheap form of the same list
+        if set(map(type, parsed)) != {dict}:
+            good = [i for i in good if type(parsed[i]) is dict]  # type: ignore[assignment]  # a range is only the cheap form of the same list
         objects = parsed if len(good) == len(parsed) else [parsed[i] for i in good]
         joined = b"".join(values) if len(good) == len(parsed) else b"".join([values[i] for i in good])
         if self._is_exact(objects, joined):
@@ -78,7 +78,10 @@ class JsonDecoder:
         return self.decode_all([value])[0]
 
     def _parse(self, values: Sequence[bytes]) -> list[Any]:
-        """What the C decoder makes of each value, None where it refuses."""
+        """What the C decoder makes of each value, None where it refuses, or where it is not asked: objects take many
+        times the memory of their text, so a value that is too large is not decoded first."""
+        if values and max(map(len, values)) > self._max_record_bytes:
+            return [None if len(v) > self._max_record_bytes else self._parse_one(v) for v in values]
         try:
             return list(map(self._decode, values))
         except (msgspec.MsgspecError, RecursionError):
