@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stream_calib.calibration.grid import locate
 from stream_calib.calibration.metrics import LOG_LOSS_CLIP
+from stream_calib.errors import StateError
 from stream_calib.events.blocks import served_probability
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.shard_store import (
@@ -101,6 +102,7 @@ def read_matured(shards: ShardStore, pane: int, inputs: Inputs, excluded: Mappin
         counters = shards.read_counters(shard, pane, guard)
         if read is None or counters is None or read.cut != counters.cut:
             return None
+        _refuse_lost_rows(shard, pane, len(read.rows), counters.counts.get("accepted", 0))
         for input_key, position in read.cut.items():
             cuts[input_key][str(shard)] = position
         counts.update(counters.counts)
@@ -135,6 +137,15 @@ def _diagnosed(counts: Counter[str]) -> dict[str, int]:
         found |= {kind: n} if n else {}
         unmatched -= n
     return found | ({"label_never_scored": unmatched} if unmatched else {})
+
+
+def _refuse_lost_rows(shard: int, pane: int, rows: int, accepted: int) -> None:
+    """Rows and their counter are written together, so where they differ, the server has dropped one of the two."""
+    if rows != accepted:
+        raise StateError(
+            f"pane {pane}: shard {shard} holds {rows} of the {accepted} scores that it has counted. The server has"
+            " dropped keys: see that its maxmemory-policy is noeviction, and put a backup of the state back"
+        )
 
 
 def _labels(code: NDArray[np.uint8], negative_at_horizon: bool) -> NDArray[np.int8]:
