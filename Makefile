@@ -8,10 +8,12 @@ PYTEST_ARGS ?=
 TEST_PROCESSES ?= 3
 # make faults and make crash: how often; make faults: over how many days of flights.
 RUNS ?= 5
+# make fuzz: of all targets together.
+SECONDS ?= 600
 DAYS ?= 12
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast faults crash test-compose test-deploy lint format lock docs pictures
+.PHONY: help setup demo test test-fast faults crash test-compose test-deploy fuzz lint format lock docs pictures
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
@@ -42,6 +44,10 @@ test-compose: setup ## docker compose up for real, looked at, and down; brings a
 
 test-deploy: setup ## Helm chart, alert rules, units: by helm, promtool and systemd-analyze
 	$(BIN)/python -m pytest -m deploy $(PYTEST_ARGS) tests/deploy
+
+fuzz: setup ## Look for inputs that break a reader of bytes, by coverage: make fuzz SECONDS=600 (TARGETS="--target scores")
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet "atheris>=3.0"
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
 
 lint: setup ## ruff (rules and format) and mypy --strict
 	$(BIN)/ruff check .
