@@ -1,4 +1,4 @@
-"""Delete markers on a topic, records without a value, crashed the decoder."""
+"""Delete markers on a topic, which are records with a key and without a value, crashed the decoder."""
 
 from __future__ import annotations
 
