@@ -10,8 +10,9 @@
 | log:writer:<instance> | hash | sequence (last append done), beat (heartbeats so far) |
 
 All live until they are deleted by an operator; streams are trimmed (EmbeddedLog.trim), and a writer is gone
-WRITER_LIFE_MS after its last use. Fields of a group: id (of the topic that the positions belong to), first_partitions (their number when the
-group began), position:<p> (committed), owner:<p> (member), token:<p>, tokens (last one given), instance:<member>.
+WRITER_LIFE_MS after its last use. Fields of a group: id (of the topic that the positions belong to), first_partitions
+(their number when the group began), position:<p> (committed), owner:<p> (member), token:<p>, tokens (last one given),
+instance:<member>.
 
 An entry is the msgpack array [append time in ms, [key, value, [[header, value], ...]]]. The append time is the
 server's, taken once in the script that appends, so processes need not agree on a clock.
