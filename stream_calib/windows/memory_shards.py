@@ -182,6 +182,8 @@ class MemoryShards(ShardStore):
             return None
         cut: dict[str, int] = {}
         if guard.matured:
+            if not guard.excluded.keys() <= shard.marks.keys():
+                return None
             cut = {i: shard.marks[i].next for i in guard.excluded}
             if any(cut[i] < end for i, end in guard.excluded.items()):
                 return None

@@ -3,6 +3,8 @@ stores; times are seconds."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from stream_calib.windows.intake import Intake
 from stream_calib.windows.new_model import starts_beside
 from stream_calib.windows.registration import claim_fusion, claim_topics, inputs_of, recorded_inputs, register_inputs
 from stream_calib.windows.row_codec import EMPTY_ROWS
-from stream_calib.windows.shard_store import Advance, Inputs, Mark, ReadGuard, ShardCall, ShardStore
+from stream_calib.windows.shard_store import Advance, Entry, Inputs, Mark, ReadGuard, ShardCall, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
 from tests.windows.backends import Backend, backend
 from tests.windows.deciders import ChainDecider
@@ -102,6 +104,22 @@ def test_a_shard_refuses_whoever_knows_fewer_inputs(key: Key) -> None:
     # With all of them, the new ones without a clock yet: it applies, and reads wait.
     assert key.shards.apply([call], inputs_of(NEW)) == [None]
     assert key.shards.read_rows(0, PANE_0 + 4, ReadGuard(inputs_of(NEW), matured=False)) is None
+
+
+def test_a_shard_that_does_not_know_an_idle_input_waits_until_it_does(key: Key) -> None:
+    """Rolled back to before the input was added: it has no clock to say where the input begins."""
+    guard = ReadGuard(inputs_of(NEW), matured=True, excluded={L1: 0})
+    pane = PANE_0 + 3
+    without_score = replace(guard, inputs=inputs_of({**OLD, L1: Mark(0, None)}))
+    for number in range(2):
+        assert key.shards.read_counters(number, pane, without_score) is None
+        assert key.shards.remove(number, PANE_0 + 2, without_score) is False
+    key.shards.register({L1: Mark(0, at(59)), S1: Mark(0, at(60))}, inputs_of(NEW))
+    for number in range(2):
+        found = key.shards.read_counters(number, pane, guard)
+        assert found is not None
+        assert found.cut == {L1: 0}
+        assert found.entries[L1] == Entry(pane, 0, at(59))
 
 
 def test_a_worker_that_knows_fewer_learns_the_others_from_the_record(key: Key) -> None:

@@ -27,8 +27,9 @@ local function admit(meta, ask)
     local excluded, cut = {}, {}
     if ask.matured then
         for _, pair in ipairs(ask.excluded) do
-            local at = tonumber(redis.call('HGET', meta, 'n:' .. pair[1])) or 0
-            if at < pair[2] then return 'wait' end
+            -- A shard that was rolled back to before the input was added does not know the clock that it began with.
+            local at = tonumber(redis.call('HGET', meta, 'n:' .. pair[1]))
+            if not at or at < pair[2] then return 'wait' end
             excluded[pair[1]] = true
             cut[#cut + 1] = {pair[1], at}
         end
