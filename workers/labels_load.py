@@ -27,6 +27,7 @@ from stream_calib.windows.panes import PaneSettings
 from workers.label_files import LabelFiles, LabelRow
 
 _CHUNK = 5_000
+_CHUNK_BYTES = 8_000_000
 _EXAMPLES = 5
 
 
@@ -70,14 +71,14 @@ class LabelsLoad:
         self._by_wall = config.labels.clock == "broker" or config.labels.time.path is None
         self._skew_ms = PaneSettings.of(config).clock_skew_ms("l")
         self._decoder = LabelDecoder(config)
-        self._json = JsonDecoder(config.records.max_record_bytes, config.records.max_depth)
+        self._max_bytes = config.records.max_record_bytes
+        self._json = JsonDecoder(self._max_bytes, config.records.max_depth)
         self._times, self._places, self._keys = array("q"), array("q"), array("i")
         self.state = Loaded()
 
     def read(self, seen: Callable[[], None]) -> bool:
         """Reads all files; `seen` is called now and then. False where it was stopped. Raises ConfigurationError."""
-        rows = self._files.rows()
-        while chunk := list(islice(rows, _CHUNK)):
+        for chunk in _chunks(self._files.rows(self._max_bytes)):
             if self._stop.is_set():
                 return False
             self._take(chunk)
@@ -134,7 +135,21 @@ class LabelsLoad:
         places, keys = np.frombuffer(self._places, dtype=np.int64), np.frombuffer(self._keys, dtype=np.int32)
         times = np.frombuffer(self._times, dtype=np.int64)
         order = np.argsort(times, kind="stable") if len(times) else np.empty(0, dtype=np.intp)
-        for i in order.tolist():
-            self._values.seek(int(places[i]))
-            stored = self._values.read(int(places[i + 1] - places[i]))
-            yield Outgoing(self._topic, stored[: keys[i]], stored[keys[i] :])
+        for first in range(0, len(order), _CHUNK):
+            for i in order[first : first + _CHUNK].tolist():
+                self._values.seek(int(places[i]))
+                stored = self._values.read(int(places[i + 1] - places[i]))
+                yield Outgoing(self._topic, stored[: keys[i]], stored[keys[i] :])
+
+
+def _chunks(rows: Iterator[LabelRow]) -> Iterator[list[LabelRow]]:
+    """Of so many rows, or fewer where these are large."""
+    chunk, size = [], 0
+    for row in rows:
+        chunk.append(row)
+        size += len(row.value)
+        if len(chunk) == _CHUNK or size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

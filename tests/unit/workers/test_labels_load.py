@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from stream_calib.config import Config
+from stream_calib.config_records import RecordsSection
 from stream_calib.errors import ConfigurationError, TransportError
 from stream_calib.events.control import is_control, read_clock
 from stream_calib.transport.memory import MemoryLog
 from stream_calib.transport.port import Outgoing, Record, TopicPartition
-from workers import cli_labels
+from workers import cli_labels, labels_load
 from workers.cli import app
 from workers.label_files import LabelFiles
 from workers.labels_load import LabelsLoad
@@ -37,6 +38,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
     ".zst": lambda data: zstandard.ZstdCompressor().compress(data),
 }
+ZSTANDARD = PACKERS[".zst"](b'{"event_id": "a", "label": 1, "at": 1714521600000}\n' * 9)
 
 
 def config(**labels: Any) -> Config:
@@ -184,6 +186,57 @@ def test_a_dry_run_and_a_file_without_labels_write_nothing(tmp_path: Path) -> No
     assert loading.partitions() == [[], [], []]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_label(tmp_path: Path) -> None:
+    path = tmp_path / "labels.json"
+    path.write_bytes(b"\xef\xbb\xbf" + lines(row(1, MAY_MS)))
+    assert Loading().load(path).state.rejected == {}
+
+
+def test_frames_of_zstandard_follow_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "labels.json.zst"
+    path.write_bytes(ZSTANDARD * 3)
+    assert Loading().load(path).state.accepted == 27
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_a_line_that_is_too_long_is_refused_and_the_next_one_read(tmp_path: Path, end: bytes) -> None:
+    """What is held of it is no longer than what is refused."""
+    most = 200
+    labels = config().model_copy(update={"records": RecordsSection(max_record_bytes=most)})
+    path = tmp_path / "labels.json"
+    good = [lines(row(i, MAY_MS)).strip() for i in range(2)]
+    padded = [good[0].ljust(most, b" ")[:-1] + b"}", b"x" * (most + 1), b"y" * (7 * most + 4), b" " * most + good[1]]
+    path.write_bytes(end.join([good[0], *padded, good[1]]) if end else padded[2])
+    files = LabelFiles([path], labels.labels)
+    assert max(len(found.value) for found in files.rows(most)) == most + 1
+    state = Loading(labels).load(path).state
+    refused = 3 if end else 1
+    assert state.rejected["too_large"] == refused
+    assert [found.line for found in files.rows(most)] == list(range(1, 7 if end else 2))
+
+
+def test_large_lines_are_taken_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels_load, "_CHUNK_BYTES", 150)
+    path = tmp_path / "labels.json"
+    path.write_bytes(lines(*(row(i, MAY_MS) for i in range(20))))
+    seen: list[int] = []
+    loading = Loading()
+    work = LabelsLoad(
+        loading.config, LabelFiles([path], loading.config.labels), io.BytesIO(), lambda: NOW_MS, loading.stop
+    )
+    assert work.read(lambda: seen.append(work.state.read))
+    assert len(seen) > 4
+    assert seen[-1] == 20
+
+
+@pytest.mark.parametrize("place", ["label", "at"])
+def test_a_cell_of_more_digits_than_python_reads_is_refused(tmp_path: Path, place: str) -> None:
+    path = tmp_path / "labels.csv"
+    cells = {"event_id": "a", "label": "1", "at": str(MAY_MS)} | {place: "9" * 5_000}
+    path.write_text(",".join(cells) + "\n" + ",".join(cells.values()) + "\n")
+    assert sum(Loading().load(path).state.rejected.values()) == 1
+
+
 def test_a_large_integer_id_is_the_same_key_as_its_text(tmp_path: Path) -> None:
     number = 10**30 + 7
     path = tmp_path / "labels.json"
@@ -230,6 +283,7 @@ def test_a_log_that_goes_away_is_an_error_without_clock_records(tmp_path: Path) 
         ("labels.csv", b'event_id,label,at\n"a,1,2\n', r"labels\.csv: cannot be read on after line 0: unexpected end"),
         ("labels.csv", b"event_id,label,at\n\xff,1,2\n", r"labels\.csv: cannot be read on after line 0: 'utf-8'"),
         ("labels.csv.gz", gzip.compress(b"event_id,label,at\n")[:-9], r"labels\.csv\.gz: cannot be read on after line"),
+        ("labels.json.zst", ZSTANDARD[:-1], r"labels\.json\.zst: cannot be read on after line .*ends within a frame"),
         ("labels.json.zst", b"no frame", r"labels\.json\.zst: cannot be read on after line 0"),
         ("labels.json.xz", b"no stream", r"labels\.json\.xz: cannot be read on after line 0"),
         ("labels.json.bz2", b"no stream", r"labels\.json\.bz2: cannot be read on after line 0"),
