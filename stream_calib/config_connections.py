@@ -108,6 +108,11 @@ class LogSection(ClientSection):
         ge=100,
         description="Kafka: at most so long until new partitions are seen",
     )
+    start: Literal["earliest", "latest"] = Field(
+        default="earliest",
+        description="Where a deployment that has no positions yet begins on `scores` and `labels`: with what the log"
+        " holds, or with what comes from then on",
+    )
     on_position_lost: Literal["stop", "skip"] = Field(
         default="stop",
         description="Where retention has passed a position: stop with a message, or go on at what is left, with the gap"

@@ -85,6 +85,7 @@ RULES: dict[str, Rule] = {
     "log.session_timeout_ms": Rule(_HOT, _RESTART),
     "log.transaction_timeout_ms": Rule(_HOT, _RESTART),
     "log.metadata_max_age_ms": Rule(_HOT, _RESTART),
+    "log.start": Rule(_FORWARD, "for topics on which the deployment has no positions yet"),
     "log.on_position_lost": Rule(_HOT, _RESTART),
     "log.score_partitions": Rule(_FORWARD, _CREATED),
     "log.label_partitions": Rule(_FORWARD, _CREATED),

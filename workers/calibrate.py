@@ -18,7 +18,7 @@ from stream_calib.errors import FencedError, PositionLostError, StateUnavailable
 from stream_calib.events.contracts import Decoded
 from stream_calib.events.control import clock_record
 from stream_calib.snapshot.served_models import ServedModels
-from stream_calib.transport.port import Consumer, Log, Outgoing, PolledBatch, TopicPartition
+from stream_calib.transport.port import Consumer, Log, Outgoing, PolledBatch, StartAt, TopicPartition
 from stream_calib.windows.generations import LiveStates
 from stream_calib.windows.registration import check_blocks
 from workers.batch_stages import Batch, Batches
@@ -74,7 +74,8 @@ class Calibrate(Role):
             states,
             clock_ms=lambda: time.monotonic_ns() // 1_000_000,
         )
-        consumer = self._opened.enter_context(log.consumer(GROUP, [config.topics.scores], member=member))
+        start = StartAt(earliest=config.log.start == "earliest")
+        consumer = self._opened.enter_context(log.consumer(GROUP, [config.topics.scores], member=member, start=start))
         self.work_with(log, consumer, models, status, open_gaps(client, config))
 
     def work_with(

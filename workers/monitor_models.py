@@ -105,7 +105,9 @@ class MonitorModels:
         for partition, input_key in self._partitions.keys.items():
             mark = beside.get(input_key)
             if mark is None:
-                mark = Mark(self._partitions.starts[input_key], None)
+                # One that the others lack was added while they run; all of it is theirs and this key's.
+                begins = self._partitions.starts[input_key] if others else self._partitions.first_start(partition)
+                mark = Mark(begins, None)
             elif mark.next < (begins := self._partitions.start(partition)):
                 mark = mark._replace(next=begins)  # what is gone was never this key's to read
             starts[input_key] = mark

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+
 from stream_calib.config import Config
 from stream_calib.transport.port import Log, TopicPartition
 from workers.deployment import input_key, input_sides
+
+_LOG = logging.getLogger(__name__)
 
 
 class InputPartitions:
     """What the log says of them; `look` asks again."""
 
     def __init__(self, log: Log, config: Config) -> None:
-        self._log = log
+        self._log, self._start = log, config.log.start
         self.sides = input_sides(config)
         self.topics = list(self.sides)
         self.keys: dict[TopicPartition, str] = {}
@@ -37,6 +41,14 @@ class InputPartitions:
                     self.keys[partition] = key
                     new.append(partition)
         return new
+
+    def first_start(self, partition: TopicPartition) -> int:
+        """Where a deployment's first model key begins (log.start). What is on blocks was written for it."""
+        if self._start == "latest" and self.sides[partition.topic] == "l":
+            end = self._log.end_offset(partition)
+            _LOG.info('%s is read from its end, %d, as there is no position yet (log.start = "latest")', partition, end)
+            return end
+        return self.starts[self.keys[partition]]
 
     def start(self, partition: TopicPartition) -> int:
         """Where what the log holds begins now."""

@@ -231,3 +231,22 @@ def test_the_alert_of_a_gap_closes_when_what_it_could_touch_is_past(
         assert [(e.state, e.evidence["partition"]) for e in events] == [("open", 0), ("open", 1), ("close", 0)]
         assert events[0].dedup_key == events[2].dedup_key != events[1].dedup_key
         assert len({e.id for e in events}) == 3
+
+
+def test_a_deployment_that_starts_at_the_latest_passes_the_labels_before_it(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is on blocks was written for it; a partition that is added later is read from its start."""
+    with monitored(redis_url, monkeypatch, partitions=1, log={"start": "latest"}) as m:
+        m.traffic([A], 0, 20)
+        before = m.log.end_offset(LABELS_0)
+        m.start()
+        m.until_applied(A)
+        m.traffic([A], 20, 30, seed=2)
+        m.grow("labels", 2)
+        m.labels_clock(1, 30)
+        m.until(lambda: len(recorded_inputs(m.state(A).store, 100)) == 3, "the partition to be registered")
+        first = recorded_inputs(m.state(A).store, 100)
+        assert first[m.input_key(LABELS_0)].next == before > 0
+        assert first[m.input_key(BLOCKS_0)].next == 0
+        assert first[m.input_key(TopicPartition("labels", 1))].next == 0
