@@ -16,7 +16,6 @@ from stream_calib import fault_points, metrics
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys
 from stream_calib.errors import (
-    FencedError,
     PositionLostError,
     StateUnavailableError,
     TooManyModelsError,
@@ -33,6 +32,7 @@ from workers.embedded_trimming import EmbeddedTrimming
 from workers.input_gaps import Gap, skippable
 from workers.input_metrics import InputMetrics
 from workers.label_silence import LabelSilence
+from workers.monitor_commits import GroupPositions
 from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
 from workers.monitor_models import MonitorModels
 from workers.monitor_partitions import InputPartitions
@@ -80,9 +80,8 @@ class Monitor(Role):
         self._positions: dict[TopicPartition, int] = {}
         """Where the next poll begins: the least position over the model keys."""
         self._reports = MonitorReports(config.windows, self._partitions, self._positions, self._clock_ms)
-        self._uncommitted: set[TopicPartition] = set()
         self._records_a_poll = _FEWEST_RECORDS
-        self._committed_at = self._looked_at = 0
+        self._looked_at = 0
         self._looked_for_partitions_at = self._clock_ms()
         self._models = MonitorModels(
             client,
@@ -98,6 +97,7 @@ class Monitor(Role):
             self._registry.add(key)
         self._models.open(self._registry.known())
         self._consumer = self._opened.enter_context(log.consumer(GROUP, self._partitions.topics, member=self._member))
+        self._group_positions = GroupPositions(self._consumer, self._positions, self._clock_ms)
         self._trimming = EmbeddedTrimming(log, client, config, self._clock_ms)
         self._input_metrics = InputMetrics(self.name, log)
         self._opened.callback(self._input_metrics.close)
@@ -118,7 +118,7 @@ class Monitor(Role):
         if not self._take_over() and polled.ranges:
             self._apply(polled)
         self._consumer.pause(self._reports.note(polled, self._models))
-        self._commit_positions()
+        self._group_positions.commit(self._batch)
         now = self._clock_ms()
         if now - self._looked_at >= _EVERY_MS:
             self._looked_at = now
@@ -200,7 +200,7 @@ class Monitor(Role):
         for partition in sorted(new):
             self._models.restart(self._partitions.keys[partition])
         self._seek(new)
-        self._uncommitted |= new
+        self._group_positions.moved(new)
         return bool(new)
 
     def _seek(self, partitions: Iterable[TopicPartition]) -> None:
@@ -238,9 +238,9 @@ class Monitor(Role):
             rewound = self._models.apply(
                 lambda key: [ModelPart(parts[p], one.of(key), one.signatures(key)) for p, one in read.items()]
             )
+        self._group_positions.moved(read)
         for partition in read:
             end = self._positions[partition] = polled.ranges[partition].end
-            self._uncommitted.add(partition)
             if self._position(partition) != end:
                 self._seek([partition])  # a model key that is new, or a shard that lost writes
         self._tell_rewinds(rewound)
@@ -295,23 +295,3 @@ class Monitor(Role):
             self._log.produce(dead_letters(topic, records, rejects, most))
             fault_points.after("dead_letters.write")
             self._rejected.add(records, rejects)
-
-    def _commit_positions(self) -> None:
-        """The group's positions follow the shards', for the users' own lag monitoring."""
-        now = self._clock_ms()
-        if self._uncommitted and now - self._committed_at >= _EVERY_MS:
-            self._committed_at = now
-            due = {p: self._positions[p] for p in self._uncommitted if p in self._positions}
-            self._uncommitted.clear()
-            try:
-                with self._batch.stage("commit"):
-                    self._consumer.commit([], due)
-                return
-            except FencedError as error:
-                _LOG.info("positions were not committed: %s", error)
-            except TransportError as error:
-                _LOG.warning("positions were not committed: %s", error)
-            self._uncommitted |= due.keys()
-            # That sets the consumer back to the committed positions; the shards' are the truth.
-            for partition in due.keys() & self._consumer.assignment():
-                self._consumer.seek(partition, self._positions[partition])

@@ -17,11 +17,11 @@ from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.committed import Committed, Cursors
 from stream_calib.windows.kept_panes import least_removed
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, chained
-from stream_calib.windows.panes import ENDED_CLOCK_MS
 from stream_calib.windows.shard_store import Progress, ReadGuard, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
 from stream_calib.windows.vocabulary import Vocabulary
 from stream_calib.windows.walk import MaturedPane, read_matured, read_scored
+from stream_calib.windows.watermarks import first_pane, last_to_close, last_to_mature, watermark
 
 _PANES_A_COMMIT = 48
 
@@ -124,41 +124,19 @@ class Closer:
                 raise _MovedOnError from error
             raise
 
-    # --- where the clocks allow to go
-
     def _begin(self, shards: list[Progress]) -> bool:
         """Sets the generation's first pane once every score input has had its first event."""
         if self._committed.cursors() is not None:
             return True
         count = self._committed.registered()
-        scores = self._committed.inputs(count).scores
-        firsts = [s.marks[i].first_clock_ms if i in s.marks else None for s in shards for i in scores]
-        known = [first for first in firsts if first is not None]
-        if not known or len(known) < len(firsts):
+        first = first_pane(shards, self._committed.inputs(count).scores, self._settings)
+        if first is None:
             return False
-        first_pane = self._settings.first_pane(min(known))
-        fields = {"first_pane": str(first_pane), "matured_chain": ""}
-        fields |= dict.fromkeys(("closed", "matured", "decided"), str(first_pane - 1))
+        fields = {"first_pane": str(first), "matured_chain": ""}
+        fields |= dict.fromkeys(("closed", "matured", "decided"), str(first - 1))
         expect = {"first_pane": None, "inputs": None if count is None else str(count)}
         self._state.commit(Commit(expect=expect, fields=fields))
         return True
-
-    def _watermark(self, shards: list[Progress], inputs: tuple[str, ...], excluded: Mapping[str, int]) -> int | None:
-        clocks = [s.marks[i].clock_ms if i in s.marks else None for s in shards for i in inputs if i not in excluded]
-        known = [clock for clock in clocks if clock is not None]
-        if not known or len(known) < len(clocks):
-            return None
-        return min(known) - self._settings.lateness_ms(inputs[0][0])
-
-    def _last_below(self, watermark: int) -> int:
-        """The last pane whose end the watermark has reached."""
-        return watermark // self._settings.pane_ms - 1
-
-    def _limit(self, shards: list[Progress], low: int, beyond: int) -> int | None:
-        """Where cursors stop once every score partition has ended: `beyond` panes after the last with a score."""
-        if low < ENDED_CLOCK_MS - self._settings.score_lateness_ms:
-            return None
-        return max((s.last_pane for s in shards if s.last_pane is not None), default=-1) + beyond
 
     # --- the three cursors
 
@@ -167,12 +145,10 @@ class Closer:
         if at is None:
             return False
         inputs = self._committed.inputs(at.inputs)
-        low = self.watermarks["s"] = self._watermark(shards, inputs.scores, {})
+        low = self.watermarks["s"] = watermark(shards, inputs.scores, self._settings)
         if low is None:
             return False
-        last = self._last_below(low)
-        limit = self._limit(shards, low, self._settings.horizon_panes)
-        last = last if limit is None else min(last, limit)
+        last = last_to_close(shards, low, self._settings)
         found: dict[int, ScoredCells] = {}
         with self._work_from(at):
             for pane in range(at.closed + 1, min(last, at.closed + _PANES_A_COMMIT) + 1):
@@ -194,14 +170,11 @@ class Closer:
             return False
         inputs = self._committed.inputs(at.inputs)
         excluded = {i: end for i, end in self._idle_inputs().items() if i in inputs.labels}
-        scores = self._watermark(shards, inputs.scores, {})
-        labels = self.watermarks["l"] = self._watermark(shards, inputs.labels, excluded)
+        scores = watermark(shards, inputs.scores, self._settings)
+        labels = self.watermarks["l"] = watermark(shards, inputs.labels, self._settings, excluded)
         if scores is None or labels is None:
             return False
-        low = min(scores, labels)
-        last = min(self._last_below(low - self._settings.horizon_ms), at.closed)
-        limit = self._limit(shards, scores, 0)
-        last = last if limit is None else min(last, limit)
+        last = min(last_to_mature(shards, scores, labels, self._settings), at.closed)
         found: dict[int, tuple[MaturedCells, str]] = {}
         blobs: dict[str, bytes] = {}
         chain_hash = at.matured_chain
