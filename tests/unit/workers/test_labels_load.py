@@ -282,7 +282,11 @@ def test_a_log_that_goes_away_is_an_error_without_clock_records(tmp_path: Path) 
         ("labels.csv", b"event_id,label,at\na,1\n", r"labels\.csv, line 2: 2 cells under 3 columns; quote cells"),
         ("labels.csv", b'event_id,label,at\n"a,1,2\n', r"labels\.csv: cannot be read on after line 0: unexpected end"),
         ("labels.csv", b"event_id,label,at\n\xff,1,2\n", r"labels\.csv: cannot be read on after line 0: 'utf-8'"),
-        ("labels.csv.gz", gzip.compress(b"event_id,label,at\n")[:-9], r"labels\.csv\.gz: cannot be read on after line"),
+        (
+            "labels.csv.gz",
+            gzip.compress(b"event_id,label,at\n", mtime=0)[:-9],
+            r"labels\.csv\.gz: cannot be read on after line",
+        ),
         ("labels.json.zst", ZSTANDARD[:-1], r"labels\.json\.zst: cannot be read on after line .*ends within a frame"),
         ("labels.json.zst", b"no frame", r"labels\.json\.zst: cannot be read on after line 0"),
         ("labels.json.xz", b"no stream", r"labels\.json\.xz: cannot be read on after line 0"),
