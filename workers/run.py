@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import chain
+from queue import SimpleQueue
 from types import FrameType
 
 from stream_calib import __version__, metrics
@@ -153,11 +154,23 @@ def _wait(stop: threading.Event) -> None:
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
-    def handle(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            # The second one: nothing that matters is in memory, so leaving at once is safe.
-            os._exit(128 + number)
+    """The handler runs in the main thread, which may hold the event's lock at that moment, about to wait: setting the
+    event there would wait for ever. So another thread sets it; a SimpleQueue takes a signal at any moment."""
+    asked = SimpleQueue[int]()
+    been_asked = False
+
+    def pass_on() -> None:
+        asked.get()
         stop.set()
 
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal been_asked
+        if been_asked or stop.is_set():
+            # The second one: nothing that matters is in memory, so leaving at once is safe.
+            os._exit(128 + number)
+        been_asked = True
+        asked.put(number)
+
+    threading.Thread(target=pass_on, name="signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)

@@ -25,6 +25,7 @@ class _Slot:
     following: list[Fault] = field(default_factory=list)
     """Those of the processes after it."""
     leaving: bool = False
+    told_to_end: bool = False
     goes_on_at_s: float | None = None
     """When a process that stands still is to go on, monotonic seconds."""
 
@@ -63,13 +64,12 @@ class Processes:
             one.goes_on_at_s = time.monotonic() + STILL_FOR_S
 
     def leave(self, slot: int, following: Fault | None = None) -> None:
-        """The process ends in good order; another one takes its place, with the fault point where one is given."""
+        """The process ends in good order, once it is at work; another one takes its place, with the fault point where
+        one is given."""
         one = self._slots[slot]
         one.leaving = True
         if following is not None:
             one.following.append(following)
-        if one.process.process.poll() is None:
-            one.process.process.send_signal(signal.SIGTERM)
 
     def join(self, slot: int) -> None:
         """One more with the roles of the slot."""
@@ -81,6 +81,9 @@ class Processes:
             code = one.process.process.poll()
             if code is None:
                 self._let_go_on(one)
+                if one.leaving and not one.told_to_end and _is_at_work(one.process.output):
+                    one.process.process.send_signal(signal.SIGTERM)
+                    one.told_to_end = True
             elif (
                 code == -signal.SIGKILL
                 or _in_vain(code, one.process.output)
@@ -114,12 +117,15 @@ def _stands_still(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
+def _is_at_work(output: Path) -> bool:
+    return "workers.run: running " in output.read_text(errors="replace")
+
+
 def _in_vain(code: int, output: Path) -> bool:
     """Whether it was started while the log was away: it says so and ends, for its supervisor to start it again."""
-    said = output.read_text(errors="replace")
-    return code == 1 and "workers.run: running " not in said and "do not answer" in said
+    return code == 1 and "waiting for the log" in output.read_text(errors="replace") and not _is_at_work(output)
 
 
 def _left(code: int, output: Path) -> bool:
-    """Whether it ended as asked: in good order, before it had started, or at once where a server was away."""
-    return code in (0, -signal.SIGTERM) or "did not end within" in output.read_text(errors="replace")
+    """Whether it ended as asked: in good order, or at once where a server was away."""
+    return code == 0 or "did not end within" in output.read_text(errors="replace")
