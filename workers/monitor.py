@@ -247,8 +247,7 @@ class Monitor(Role):
 
     def _read(self, partition: TopicPartition, records: list[Record], span: OffsetRange) -> ReadInput:
         if self._partitions.sides[partition.topic] == "l":
-            skew_ms, by_broker = self._settings.clock_skew_ms("l"), self._settings.broker_clock
-            return ReadLabels(records, span, self._decoder, skew_ms, broker_clock=by_broker)
+            return ReadLabels(records, span, self._decoder, self._settings)
         blocks = ReadBlocks(records, span, self._settings.max_clock_skew_ms)
         for key in blocks.keys:
             if key not in self._models:

@@ -23,7 +23,7 @@ from stream_calib.transport.port import OffsetRange, Record
 from stream_calib.windows.input_batch import EMPTY_LABELS, Records
 from stream_calib.windows.intake import concatenate_scores
 from stream_calib.windows.join_entry import CODE_OF_LABEL
-from stream_calib.windows.panes import ENDED_CLOCK_MS
+from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
 from stream_calib.windows.row_codec import EMPTY_ROWS
 from stream_calib.windows.shard_store import LabelRows, ScoreRows
 
@@ -118,16 +118,9 @@ class ReadLabels(ReadInput):
     """Records of a partition of `labels`: a model key gets those that name its model, or none."""
 
     def __init__(
-        self,
-        records: Sequence[Record],
-        span: OffsetRange,
-        decoder: LabelDecoder,
-        max_clock_skew_ms: int | None,
-        *,
-        broker_clock: bool = False,
+        self, records: Sequence[Record], span: OffsetRange, decoder: LabelDecoder, settings: PaneSettings
     ) -> None:
-        """`max_clock_skew_ms`: as for judging; labels beyond it move no clock. `broker_clock`: all do, to the time at
-        which the log took them."""
+        """`settings`: as for judging. They say which labels of other models move the clock, and where to."""
         decoded = decoder.decode(records)
         assert decoded.labels is not None
         batch = decoded.labels
@@ -135,7 +128,7 @@ class ReadLabels(ReadInput):
         self.rows = len(batch.label)
         rows = LabelRows(batch.fingerprint, batch.event_time_ms, _CODE[batch.label + 1]) if self.rows else EMPTY_LABELS
         self._all = _as_records(records, span, rows, batch.record_index, decoded.clocks)
-        self._batch, self._max_clock_skew_ms, self._broker_clock = batch, max_clock_skew_ms, broker_clock
+        self._batch, self._settings = batch, settings
         self._of_model: dict[int, Records] = {}
 
     def of(self, key: ModelKey) -> Records:
@@ -153,9 +146,10 @@ class ReadLabels(ReadInput):
         own = (batch.model_index == EVERY_MODEL) | (batch.model_index == place)
         moves = ~own
         append_time_ms = found.append_time_ms[batch.record_index]
-        moves_to_ms = append_time_ms if self._broker_clock else batch.event_time_ms
-        if self._max_clock_skew_ms is not None and not self._broker_clock:
-            moves &= batch.event_time_ms <= append_time_ms + self._max_clock_skew_ms
+        by_broker, max_clock_skew_ms = self._settings.broker_clock, self._settings.clock_skew_ms("l")
+        moves_to_ms = append_time_ms if by_broker else batch.event_time_ms
+        if max_clock_skew_ms is not None and not by_broker:
+            moves &= batch.event_time_ms <= append_time_ms + max_clock_skew_ms
         clock_record = np.concatenate([found.clock_record, batch.record_index[moves]])
         clock_time_ms = np.concatenate([found.clock_time_ms, moves_to_ms[moves]])
         order = np.argsort(clock_record, kind="stable")

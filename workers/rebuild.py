@@ -176,7 +176,7 @@ class Rebuild:
         span = OffsetRange(position, records[-1].offset + 1 if records else end)
         read: ReadInput
         if labels:
-            read = ReadLabels(records, span, self._decoder, self._settings.clock_skew_ms("l"))
+            read = ReadLabels(records, span, self._decoder, self._settings)
         else:
             read = ReadBlocks(records, span, self._settings.max_clock_skew_ms)
         return ModelPart(self._partitions.keys[partition], read.of(self._key), read.signatures(self._key))

@@ -14,6 +14,7 @@ from stream_calib.events.dead_letters import MESSAGE_HEADER, REASON_HEADER
 from stream_calib.events.json_decoding import BadJson, JsonDecoder
 from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.transport.port import OffsetRange, Outgoing, Record
+from stream_calib.windows.panes import PaneSettings
 from tests.cases.served import no_snapshot, polls, served_by
 from tests.fuzz.target import Target, told
 from tests.unit.events.events_for_tests import T0, config, label, record, score, strict_json
@@ -23,6 +24,7 @@ from workers.monitor_inputs import ReadBlocks, ReadLabels
 _SCORES = {"attributes": {"a": "a", "b": "b.c"}, "unit": "u", "keep_rate": "k"}
 _TRANSFORM = Transform(config(scores=_SCORES, serving={"output": "enrich"}, records={"on_reject": "passthrough"}))
 _LABELS = LabelDecoder(config(labels={"model": "model"}))
+_SETTINGS = PaneSettings.of(config())
 _REASONS = {reason.value.encode() for reason in RejectReason}
 
 
@@ -65,7 +67,7 @@ def labels(value: bytes) -> None:
     records = [record(value)]
     decoded = _LABELS.decode(records)
     _once(decoded)
-    ReadLabels(records, OffsetRange(0, 1), _LABELS, 5_000)
+    ReadLabels(records, OffsetRange(0, 1), _LABELS, _SETTINGS)
 
 
 def strict_values(value: bytes) -> None:

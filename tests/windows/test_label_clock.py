@@ -134,9 +134,7 @@ def test_labels_of_other_models_move_the_broker_clock_as_for_their_own() -> None
         )
         for i, (e, t, m, append) in enumerate(values)
     ]
-    found = ReadLabels(
-        taken, OffsetRange(0, 4), LabelDecoder(config), pane_settings.clock_skew_ms("l"), broker_clock=True
-    )
+    found = ReadLabels(taken, OffsetRange(0, 4), LabelDecoder(config), pane_settings)
     for name, own in (("fraud", 2), ("abuse", 3), ("third", 1)):
         made = judge_records(L, found.of(ModelKey(name, "1")), None, 1, pane_settings)
         assert made.clock_after.tolist() == [at(20), at(31), at(31), at(44)], name

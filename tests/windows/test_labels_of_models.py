@@ -17,6 +17,7 @@ from stream_calib.windows.panes import PaneSettings
 from tests.oracle.offline import Score
 from tests.windows.monitors import Monitored, at, monitored
 from workers.monitor_inputs import ReadLabels
+from workers.rebuild import Rebuild
 
 FRAUD, FRAUD_2, ABUSE = ModelKey("fraud", "1"), ModelKey("fraud", "2"), ModelKey("abuse", "1")
 APPENDED = at(60)
@@ -33,7 +34,7 @@ SETTINGS = PaneSettings.of(CONFIG)
 def read(*values: dict[str, Any]) -> ReadLabels:
     source = TopicPartition("labels", 0)
     records = [Record(source, i, None, json.dumps(value).encode(), (), APPENDED) for i, value in enumerate(values)]
-    return ReadLabels(records, OffsetRange(0, len(records)), LabelDecoder(CONFIG), SETTINGS.clock_skew_ms("l"))
+    return ReadLabels(records, OffsetRange(0, len(records)), LabelDecoder(CONFIG), SETTINGS)
 
 
 def written(event: str, seconds: int, model: str | None = None) -> dict[str, Any]:
@@ -87,6 +88,23 @@ def test_one_id_has_an_outcome_for_each_model(redis_url: str, monkeypatch: pytes
         FRAUD: (2, 2),
         ABUSE: (2, 1),
     }
+
+
+@pytest.mark.services
+def test_a_rebuild_reads_labels_of_other_models_by_the_same_clock(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monitored(redis_url, monkeypatch, partitions=1, labels={"model": "about.model", "clock": "broker"}) as m:
+        m.scores(FRAUD, 0, Score("e", at(3), 0.5, ("x",)))
+        _label(m, "e", 5, 1, "abuse")
+        m.start()
+        m.until_applied(FRAUD)
+        work = Rebuild(m.client, m.log, m.config, FRAUD)
+        while work.step():
+            pass
+        work.close()
+        assert work.number == 1
+        assert [s.marks for s in work.state.shards.progress()] == [s.marks for s in m.state(FRAUD).shards.progress()]
 
 
 def _label(m: Monitored, event: str, seconds: int, label: int, model: str | int | None) -> None:

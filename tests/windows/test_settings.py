@@ -57,7 +57,7 @@ def test_a_label_is_skewed_by_the_start_of_its_granule(written: str, granularity
     taken_ms = iso8601_ms("2024-05-01T10:00:00Z") or 0
     value = json.dumps({"event_id": "e", "label": 1, "day": written}).encode()
     record = Record(TopicPartition("labels", 0), 0, None, value, (), taken_ms)
-    read = ReadLabels([record], OffsetRange(0, 1), LabelDecoder(config), PaneSettings.of(config).clock_skew_ms("l"))
+    read = ReadLabels([record], OffsetRange(0, 1), LabelDecoder(config), PaneSettings.of(config))
     assert read.rejects == []
     judged = judge_records("l:labels:0", read.of(ModelKey("m", "1")), None, 1, PaneSettings.of(config))
     assert (len(judged.labels), judged.drop_kind.tolist()) == ((0, [True]) if skewed else (1, []))
