@@ -99,7 +99,10 @@ class Retention:
         if first - dropped < _FEWEST_ENTRIES:
             return False
         folded = begun(self._state)
-        for raw in self._state.entries("decisions", dropped, log.length):
+        kept = self._state.entries("decisions", folded.length, log.length)
+        if folded.length + len(kept) != log.length:
+            return False  # another one has folded it between the two reads
+        for raw in kept:
             if folded.length >= first and folded.open_request is None:
                 break
             folded.extend([raw])

@@ -10,16 +10,17 @@ import pytest
 from stream_calib.config import Config
 from stream_calib.errors import SnapshotError, StateError
 from stream_calib.events.contracts import ModelKey
+from stream_calib.refit import retention
 from stream_calib.refit.carried import advance_checkpoint
 from stream_calib.refit.retention import Retention
 from stream_calib.snapshot.decision_log import DecisionLog, Manual, Pin, Request, Settled, chain
-from stream_calib.snapshot.log_reader import LogReader
+from stream_calib.snapshot.log_reader import LogReader, begun
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.cells import MaturedCells
 from stream_calib.windows.kept_panes import kept_of, least_removed
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, chained
-from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS, Commit
+from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS, Commit, StateStore
 from workers.totals import pane_records
 
 FIRST = 40_000
@@ -222,6 +223,32 @@ def test_the_decision_log_goes_on_from_what_was_folded() -> None:
         assert found.entries[-(log.whole.length - dropped) :] == log.whole.entries[dropped:]
         for pane in range(log.whole.entries[dropped].pane, log.whole.entries[-1].pane + 2):
             assert found.current_at(pane) == log.whole.current_at(pane)
+
+
+def test_a_fold_that_was_overtaken_between_its_reads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, made = Log(), config(publications=20)
+    for _ in range(30):
+        log.publish()
+    # The first entry that is kept means nothing without those before it.
+    pin = Pin(pane=61, version=log.published[-1], actor="a", reason="b", time_ms=1)
+    log.write(pin.encode(), decided=60)
+    for _ in range(39):
+        log.publish()
+    log.write(Manual(pane=141, actor="a", reason="b", time_ms=1).encode(), decided=141)
+    folded_by_another: list[str | None] = []
+
+    def overtaken(state: StateStore) -> DecisionLog:
+        found = begun(state)
+        monkeypatch.setattr(retention, "begun", begun)
+        Retention(state, made).advance(None)
+        folded_by_another.append(state.read(["from:decisions"])["from:decisions"])
+        return found
+
+    monkeypatch.setattr(retention, "begun", overtaken)
+    Retention(log.state, made).advance(None)
+    assert folded_by_another == ["60"]
+    _, found = LogReader(log.state).read()
+    assert (found.tip, found.dropped, found.pin) == (log.whole.tip, 60, pin)
 
 
 def test_an_open_request_and_what_has_yet_to_take_effect_stay() -> None:
