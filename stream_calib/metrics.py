@@ -140,8 +140,8 @@ SCORES_SERVED = _counter(
 )
 SCORES_NOT_COUNTED = _counter(
     "stream_calib_scores_not_counted_total",
-    "Scores served that the monitor does not get: their event id is not in the sample (`scores.sample_rate`), or they are"
-    " fused of scores that have no snapshot yet",
+    "Scores served that the monitor does not get: their event id is not in the sample (`scores.sample_rate`), or they"
+    " are fused of scores that have no snapshot yet",
     ["model"],
     set_by="calibrate, live calibration",
 )
@@ -242,6 +242,13 @@ WATERMARK_TIMESTAMP = _gauge(
     ["model", "side"],
     set_by="monitor, the closer",
 )
+LABELS_MAY_LAG = _gauge(
+    "stream_calib_labels_may_lag_seconds",
+    "How far the labels' watermark may be behind the scores': a day and `windows.label_lateness`, and with"
+    " `labels.schedule` the longest time between two files and the grace",
+    ["model"],
+    set_by="monitor, the closer",
+)
 PANE_TIMESTAMP = _gauge(
     "stream_calib_pane_timestamp_seconds",
     "Event time at which the last pane ends that is closed, matured, decided",
@@ -264,7 +271,8 @@ OUTCOMES = _counter(
 )
 SERVED_LABELLED = _counter(
     "stream_calib_served_labelled_total",
-    "Labelled scores of matured panes, whatever they were served by",
+    "Labelled scores of matured panes, whatever they were served by. By keep rates, as the next three: so of the events"
+    " before the thinning",
     ["model"],
     set_by="monitor, the closer",
 )
@@ -276,13 +284,19 @@ SERVED_POSITIVES = _counter(
 )
 SERVED_PROBABILITY = _counter(
     "stream_calib_served_probability_total",
-    "Sum of the probabilities served for them: over any range it should grow as the positives do",
+    "Sum of the probabilities served for them all: over any range it should grow as the positives do",
     ["model"],
     set_by="monitor, the closer",
 )
 SERVED_LOG_LOSS = _counter(
     "stream_calib_served_log_loss_total",
     "Sum of their log-loss, as served",
+    ["model"],
+    set_by="monitor, the closer",
+)
+SERVED_POSITIVE_ROWS = _counter(
+    "stream_calib_served_positive_rows_total",
+    "Positives as they came, whatever they count for: whether there are enough of them to tell",
     ["model"],
     set_by="monitor, the closer",
 )

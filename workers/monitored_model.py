@@ -79,7 +79,7 @@ class MonitoredModel:
             retention=Retention(state.store, config),
         )
         self._late_labels = LateLabels(self.key, state.generation, state.store, state.shards, config)
-        self._pane_metrics = PaneMetrics(str(self.key), state.store, config.windows.pane_ms)
+        self._pane_metrics = PaneMetrics(str(self.key), state.store, config)
         state.shards.attach()
 
     def go_on_from(self, marks: Mapping[str, Mark]) -> None:

@@ -9,24 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stream_calib import metrics
-from stream_calib.events.blocks import SERVED_ONE
+from stream_calib.config import Config
+from stream_calib.refit.row_weights import RowWeights
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_record
 from stream_calib.windows.panes import ENDED_CLOCK_MS
 from stream_calib.windows.state_store import StateStore
-from stream_calib.windows.walk import LOSS_SCALE
 
 _EVERY_MS = 1_000
 _PANES_A_TIME = 200
 _CURSORS = ("closed", "matured", "decided")
-_YEAR_MS = 366 * 86_400_000
+_DAY_MS = 86_400_000
+_YEAR_MS = 366 * _DAY_MS
 
 
 class PaneMetrics:
     """Observed by who holds the closer's lease, withdrawn when it is lost."""
 
-    def __init__(self, model: str, state: StateStore, pane_ms: int) -> None:
+    def __init__(self, model: str, state: StateStore, config: Config) -> None:
         """`model`: the model key as it is written."""
-        self._model, self._state, self._pane_ms = model, state, pane_ms
+        self._model, self._state, self._pane_ms = model, state, config.windows.pane_ms
+        self._weights = RowWeights.of(config)
+        self._labels_may_lag_ms = (
+            _DAY_MS + config.windows.label_lateness_ms + config.labels.when_due().longest_silence_ms()
+        )
         self._counted: dict[str, int] = {}
         """Cursor -> the last pane counted."""
         self._request = ""
@@ -45,6 +50,7 @@ class PaneMetrics:
         if not self._holds:
             self._holds = True
             metrics.CLOSER_LEASE.labels(self._model).set(1)
+            metrics.LABELS_MAY_LAG.labels(self._model).set(self._labels_may_lag_ms / 1000)
         for side, watermark in watermarks.items():
             # The end of a topic is no time.
             if watermark is not None and watermark < ENDED_CLOCK_MS - _YEAR_MS:
@@ -66,6 +72,7 @@ class PaneMetrics:
         self._holds, self._began_empty, self._at_ms = False, False, 0
         self._counted.clear()
         metrics.CLOSER_LEASE.labels(self._model).set(0)
+        metrics.LABELS_MAY_LAG.remove(self._model)
         for side in ("s", "l"):
             metrics.WATERMARK_TIMESTAMP.remove(self._model, side)
         for cursor in _CURSORS:
@@ -91,11 +98,16 @@ class PaneMetrics:
         outcomes = record.counts | {"labelled": record.labelled, "unlabelled": record.unlabelled}
         for outcome, count in outcomes.items():
             metrics.OUTCOMES.labels(self._model, outcome).inc(count)
-        for _, labelled, positives, probability, log_loss in record.served.values():
-            metrics.SERVED_LABELLED.labels(self._model).inc(labelled)
-            metrics.SERVED_POSITIVES.labels(self._model).inc(positives)
-            metrics.SERVED_PROBABILITY.labels(self._model).inc(probability / SERVED_ONE)
-            metrics.SERVED_LOG_LOSS.labels(self._model).inc(log_loss / LOSS_SCALE)
+        for served in record.served.values():
+            metrics.SERVED_POSITIVE_ROWS.labels(self._model).inc(served.positives.rows)
+            metrics.SERVED_POSITIVES.labels(self._model).inc(self._weights.positives * served.positives.weight)
+            for counts_for, sums in (
+                (self._weights.negatives, served.negatives),
+                (self._weights.positives, served.positives),
+            ):
+                metrics.SERVED_LABELLED.labels(self._model).inc(counts_for * sums.weight)
+                metrics.SERVED_PROBABILITY.labels(self._model).inc(counts_for * sums.probability)
+                metrics.SERVED_LOG_LOSS.labels(self._model).inc(counts_for * sums.log_loss)
 
     def _note_request(self, request: str, now_ms: int) -> None:
         if request == self._request:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta, timezone
+from itertools import pairwise
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from stream_calib.errors import ConfigurationError
@@ -19,6 +20,7 @@ _ENTRY = re.compile(
     rf"(?:(?P<days>(?:{_DAY})(?:-(?:{_DAY}))?(?:,(?:{_DAY})(?:-(?:{_DAY}))?)*) )?"
     r"(?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9])"
 )
+_WEEK_MINUTES = 7 * 24 * 60
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -57,6 +59,15 @@ class LabelSchedule:
         if not self.times:
             return latest
         return max(_last(weekly, ZoneInfo(self.zone), latest) for weekly in self.times)
+
+    def longest_silence_ms(self) -> int:
+        """The longest time for which nothing needs to come, the grace included; without a schedule 0. A change of the
+        clocks may add its hour."""
+        if not self.times:
+            return 0
+        minutes = sorted({day * 1440 + w.at.hour * 60 + w.at.minute for w in self.times for day in w.days})
+        gaps = [later - earlier for earlier, later in pairwise([*minutes, minutes[0] + _WEEK_MINUTES])]
+        return max(gaps) * 60_000 + self.grace_ms
 
     def must_have_come_since_ms(self, now_ms: int) -> int:
         """Labels must have come since this moment, epoch milliseconds; none since means an outage. A load may come

@@ -88,6 +88,7 @@ class Closer:
         self._may_expire = may_expire
         self._retention = retention
         self._vocabulary = vocabulary
+        self._inverse_rates = None if vocabulary is None else vocabulary.inverse_rates(state.signatures)
         self._committed = Committed(state)
         self.watermarks: dict[str, int | None] = {}
         """Side ("s", "l") -> its watermark when it was last looked at, epoch milliseconds; None: not known yet."""
@@ -181,7 +182,7 @@ class Closer:
         signatures: dict[int, tuple[str, ...]] = {}
         with self._work_from(at):
             for pane in range(at.matured + 1, min(last, at.matured + _PANES_A_COMMIT) + 1):
-                read = read_matured(self._shards, pane, inputs, excluded)
+                read = read_matured(self._shards, pane, inputs, excluded, self._inverse_rates)
                 if read is None:
                     break
                 if self._vocabulary is not None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from stream_calib.errors import StateError
+from stream_calib.windows.served_sums import Served
 from stream_calib.windows.shard_store import Entry
 
 
@@ -17,7 +18,7 @@ class PaneRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     pane: int
     counts: dict[str, int]
-    served: dict[str, list[int]]
+    served: dict[str, Served]
     cut: dict[str, dict[str, int]]
     entries: dict[str, Entry]
     labelled: int

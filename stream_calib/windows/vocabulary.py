@@ -22,6 +22,7 @@ from stream_calib.config import Config
 from stream_calib.events.identity import signature_hash
 from stream_calib.events.keep_rates import POOLED, rate_of, rate_text
 from stream_calib.windows.cells import MaturedCells
+from stream_calib.windows.served_sums import InverseRates
 from stream_calib.windows.walk import MaturedPane
 
 MOST_KEEP_RATES = 16
@@ -59,6 +60,17 @@ class Vocabulary:
         """As configured."""
         scores = config.scores
         return cls(tuple(scores.attributes), scores.max_values, scores.keep_rate is not None)
+
+    def inverse_rates(self, dictionary: Dictionary) -> InverseRates | None:
+        """Of signatures as records gave them; None where they end with no keep rate."""
+        if not self.keep_rates:
+            return None
+
+        def of(hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
+            found = dictionary(hashes.tolist())
+            return np.array([1.0 / rate_of(found[h][-1]) for h in hashes.tolist()], dtype=np.float64)
+
+        return of
 
     def cap(self, cells: MaturedCells, dictionary: Dictionary) -> CappedCells:
         """The cells, the very same where nothing is too many. Raises what `dictionary` raises."""

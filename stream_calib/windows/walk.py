@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.grid import locate
-from stream_calib.calibration.metrics import LOG_LOSS_CLIP
 from stream_calib.errors import StateError
-from stream_calib.events.blocks import served_probability
 from stream_calib.windows.cells import MaturedCells, ScoredCells
+from stream_calib.windows.served_sums import InverseRates, Served, ServedSums
 from stream_calib.windows.shard_store import (
     LABEL_CLASSES,
     NEGATIVE_CODE,
@@ -26,9 +25,6 @@ from stream_calib.windows.shard_store import (
     ShardStore,
 )
 
-LOSS_SCALE = 1 << 32
-"""Fixed point of log-loss sums."""
-
 
 @dataclass(frozen=True, slots=True)
 class MaturedPane:
@@ -38,9 +34,8 @@ class MaturedPane:
     counts: dict[str, int]
     """COUNTER_KINDS, winners, and label_never_scored: with label_leaked and label_beyond_horizon (both as far as is
     known) the labels that are not matched."""
-    served: dict[str, list[int]]
-    """Snapshot version ("" = identity) -> winners, labelled, positives, sum of served p of the labelled (fixed point
-    SERVED_ONE), sum of their log-loss (fixed point LOSS_SCALE)."""
+    served: dict[str, Served]
+    """By snapshot version ("" = identity)."""
     entries: dict[str, Entry]
     """Input key -> the earliest place over the shards where its clock first reached the pane."""
     cut: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -90,10 +85,19 @@ def read_scored(shards: ShardStore, pane: int, inputs: Inputs) -> ScoredCells | 
     return ScoredCells.merge(parts)
 
 
-def read_matured(shards: ShardStore, pane: int, inputs: Inputs, excluded: Mapping[str, int]) -> MaturedPane | None:
-    """Matured cells and counters; None while a shard says "not yet" or a cut moved. Raises PaneGoneError."""
+def read_matured(
+    shards: ShardStore,
+    pane: int,
+    inputs: Inputs,
+    excluded: Mapping[str, int],
+    inverse_rates: InverseRates | None = None,
+) -> MaturedPane | None:
+    """Matured cells and counters; None while a shard says "not yet" or a cut moved. Raises PaneGoneError.
+
+    `inverse_rates`: of signatures that end with a keep rate; None: nothing was thinned.
+    """
     guard = ReadGuard(inputs, matured=True, excluded=excluded)
-    parts, counts, served = [], Counter[str](), dict[str, list[int]]()
+    parts, counts, served = [], Counter[str](), ServedSums(inverse_rates)
     entries: dict[str, Entry] = {}
     cuts: dict[str, dict[str, int]] = {input_key: {} for input_key in excluded}
     at_cut: dict[str, dict[str, int]] = {}
@@ -120,8 +124,8 @@ def read_matured(shards: ShardStore, pane: int, inputs: Inputs, excluded: Mappin
         label = _labels(labels[0], shards.settings.negative_at_horizon)
         parts.append(MaturedCells.count(rows.unit_bucket, rows.signature, locate(rows.score)[0], label))
         counts["winners"] += len(rows)
-        _add_served(served, rows, label)
-    return MaturedPane(MaturedCells.merge(parts), _diagnosed(counts), served, entries, cuts, at_cut)
+        served.add(rows, label)
+    return MaturedPane(MaturedCells.merge(parts), _diagnosed(counts), served.by_version(), entries, cuts, at_cut)
 
 
 def _diagnosed(counts: Counter[str]) -> dict[str, int]:
@@ -156,20 +160,3 @@ def _labels(code: NDArray[np.uint8], negative_at_horizon: bool) -> NDArray[np.in
     label[code == NEGATIVE_CODE] = 0
     label[code == POSITIVE_CODE] = 1
     return label
-
-
-def _add_served(served: dict[str, list[int]], rows: ScoreRows, label: NDArray[np.int8]) -> None:
-    p = np.clip(served_probability(rows.served), LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP)
-    loss = np.rint(-np.log(np.where(label == 1, p, 1 - p)) * LOSS_SCALE).astype(np.int64)
-    for index, version in enumerate(rows.snapshots):
-        mine = rows.snapshot_index == index
-        if mine.any():
-            labelled = mine & (label >= 0)
-            figures = [
-                int(mine.sum()),
-                int(labelled.sum()),
-                int((label[labelled] == 1).sum()),
-                int(rows.served[labelled].sum(dtype=np.uint64)),
-                int(loss[labelled].sum()),
-            ]
-            served[version] = [a + b for a, b in zip(served.get(version, [0] * 5), figures, strict=True)]

@@ -13,6 +13,7 @@ from stream_calib.windows.input_batch import EMPTY_LABELS, judge_records
 from stream_calib.windows.intake import Intake
 from stream_calib.windows.panes import ENDED_CLOCK_MS
 from stream_calib.windows.row_codec import EMPTY_ROWS
+from stream_calib.windows.served_sums import Served, ServedClass
 from stream_calib.windows.shard_store import Advance, Drop, Entry, Mark, ShardCall, ShardNotAt
 from tests.oracle.offline import Clock, End, Label, Score
 from tests.windows.backends import Backend, backend
@@ -664,8 +665,8 @@ def test_rows_survive_as_they_came(join: Join) -> None:
     versions = [read.rows.snapshots[i] for i in read.rows.snapshot_index]
     assert versions == ["v1", "v1", ""]
     assert join.matured(0).served == {
-        "v1": [2, 0, 0, 0, 0],
-        "": [1, 0, 0, 0, 0],
+        "v1": Served(2, ServedClass(), ServedClass()),
+        "": Served(1, ServedClass(), ServedClass()),
     }
 
 

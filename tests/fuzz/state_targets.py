@@ -18,6 +18,7 @@ from stream_calib.snapshot.model import StructureSnapshot, decode_snapshot, psi_
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.pane_record import PaneRecord, decode_record
 from stream_calib.windows.row_codec import decode_rows, encode_rows
+from stream_calib.windows.served_sums import Served, ServedClass
 from stream_calib.windows.shard_store import Entry
 from tests.fuzz.target import Target, told
 from tests.unit.snapshot import documents
@@ -105,7 +106,7 @@ _ROWS = score_rows([block(("a", 1), ("b", 2), ("c", 3), snapshot="v1"), block(("
 _RECORD = PaneRecord(
     17,
     {"accepted": 3, "winners": 2},
-    {"": [1, 1, 0, 5, 7]},
+    {"": Served(1, ServedClass(1, 1.0, 0.5, 0.7), ServedClass())},
     {"l:t:0": {"0": 3}},
     {"s:b:0": Entry(17, 3, 5)},
     1,

@@ -169,8 +169,8 @@ def _check_record(world: World, record: PaneRecord, expected: Pane, records: dic
     assert counts == wanted, f"counters of pane {record.pane}, cut {record.cut}"
     sums = [sum(column) for column in zip(*expected.matured.values(), strict=True)] or [0, 0, 0]
     assert [record.labelled, record.positives, record.unlabelled] == sums
-    served = [sum(column) for column in zip(*record.served.values(), strict=True)] or [0] * 5
-    assert served[:3] == [sums[0] + sums[2], sums[0], sums[1]]
+    served = [(of.winners, of.negatives.rows, of.positives.rows) for of in record.served.values()]
+    assert [sum(of[i] for of in served) for i in range(3)] == [sums[0] + sums[2], sums[0] - sums[1], sums[1]]
 
 
 def _check_totals(world: World, whole: Result, records: dict[int, PaneRecord]) -> None:

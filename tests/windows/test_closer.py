@@ -13,6 +13,7 @@ from stream_calib.windows.closer import Closer
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_record
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.registration import claim_generation, register_inputs
+from stream_calib.windows.served_sums import Served, ServedClass
 from stream_calib.windows.shard_store import Mark
 from stream_calib.windows.state_store import Commit
 from tests.oracle.offline import Clock, End
@@ -136,10 +137,13 @@ def test_cells_counters_and_what_was_served_are_committed_with_a_pane(backend: B
     record = model.record(0)
     assert record.counts == {"accepted": 5, "winners": 4, "labels": 4, "matched": 3, "label_never_scored": 1}
     assert (record.labelled, record.positives, record.unlabelled) == (2, 1, 2)
-    half = 2**31
-    assert record.served["v1"][:4] == [3, 2, 1, 2 * half]
-    assert record.served[""] == [1, 0, 0, 0, 0]
-    assert record.served["v1"][4] == pytest.approx(2 * 0.6931472 * 2**32, rel=1e-6)
+    served = record.served["v1"]
+    assert (served.winners, served.negatives.rows, served.positives.rows) == (3, 1, 1)
+    for of_class in (served.negatives, served.positives):
+        assert of_class.weight == 1
+        assert of_class.probability == pytest.approx(0.5)
+        assert of_class.log_loss == pytest.approx(0.6931472)
+    assert record.served[""] == Served(1, ServedClass(), ServedClass())
     assert record.cut == {}
     assert model.record(1).counts == {"label_late": 1}
     scored = ScoredCells.unpack(model.blob(PaneNames.of(PANE_0).scored))

@@ -28,6 +28,7 @@ from stream_calib.windows.pane_record import PaneRecord, chained, decode_record
 from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
 from stream_calib.windows.registration import inputs_of
 from stream_calib.windows.row_codec import EMPTY_ROWS, decode_rows, encode_rows
+from stream_calib.windows.served_sums import Served, ServedClass
 from stream_calib.windows.shard_store import Entry, Mark, ScoreRows, ShardCall
 from stream_calib.windows.walk import winners
 from tests.oracle.offline import Clock, End, Label, Score, rank
@@ -237,7 +238,7 @@ def test_a_pane_record_comes_back_from_its_bytes() -> None:
     record = PaneRecord(
         5,
         {"accepted": 3},
-        {"": [3, 1, 1, 7, 9]},
+        {"": Served(3, ServedClass(), ServedClass(1, 10.0, 0.1, 23.0))},
         {L: {"0": 4}},
         {S: Entry(5, 17, None), L: Entry(5, 4, at(3))},
         1,

@@ -47,6 +47,20 @@ def test_the_newest_load_that_had_to_be_there(entries: list[str], zone: str, now
     assert schedule.must_have_come_since_ms(now_ms) == schedule.due_ms(now_ms) - HOUR_MS
 
 
+@pytest.mark.parametrize(
+    ("entries", "hours"),
+    [
+        ([], 0),
+        (["06:00"], 24 + 2),
+        (["mon-fri 06:00"], 72 + 2),
+        (["sun 23:30"], 168 + 2),
+        (["mon-fri 06:00", "fri 18:00", "sun 12:00"], 42 + 2),
+    ],
+)
+def test_the_longest_silence_that_is_none_to_worry_about(entries: list[str], hours: int) -> None:
+    assert LabelSchedule.parse(entries, "UTC", 2 * 3_600_000).longest_silence_ms() == hours * 3_600_000
+
+
 def test_without_a_schedule_labels_are_due_all_the_time() -> None:
     schedule = LabelSchedule.parse([], "UTC", HOUR_MS)
     assert schedule.due_ms(10 * HOUR_MS) == schedule.must_have_come_since_ms(10 * HOUR_MS) == 9 * HOUR_MS

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from prometheus_client import REGISTRY
 
-from stream_calib.events.blocks import SERVED_ONE
+from stream_calib.config import Config
 from stream_calib.transport.memory import MemoryLog
 from stream_calib.transport.port import Outgoing, TopicPartition
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.pane_record import PaneRecord
 from stream_calib.windows.panes import ENDED_CLOCK_MS
+from stream_calib.windows.served_sums import Served, ServedClass
 from stream_calib.windows.state_store import Commit
-from stream_calib.windows.walk import LOSS_SCALE
 from workers.input_metrics import InputMetrics
 from workers.pane_metrics import PaneMetrics
 
@@ -54,10 +56,21 @@ def test_lag_and_clock_are_told_of_the_partitions_that_are_read() -> None:
 # --- panes
 
 
+def config_of(**sections: Any) -> Config:
+    return Config.model_validate(
+        {"model": {"name": "m"}, "windows": {"horizon": "2h", "label_lateness": "1h"}} | sections
+    )
+
+
 def record(pane: int, labelled: int, positives: int, unlabelled: int) -> PaneRecord:
+    negatives = labelled - positives
     served = {
-        "": [labelled, 0, 0, 0, 0],
-        "7-abc": [labelled, labelled, positives, labelled * SERVED_ONE // 4, labelled * LOSS_SCALE // 2],
+        "": Served(unlabelled, ServedClass(), ServedClass()),
+        "7-abc": Served(
+            labelled,
+            ServedClass(negatives, negatives, negatives / 4, negatives / 2),
+            ServedClass(positives, positives, positives / 4, positives / 2),
+        ),
     }
     counts = {"accepted": 2 * labelled, "winners": labelled + unlabelled}
     return PaneRecord(pane, counts, served, {}, {}, labelled, positives, unlabelled, "00")
@@ -74,7 +87,7 @@ def matured(state: MemoryState, *records: PaneRecord) -> None:
 def test_panes_that_mature_under_the_lease_are_counted_once() -> None:
     state = MemoryState()
     matured(state, record(10, 1_000, 100, 10))
-    seen = PaneMetrics("p1/1", state, HOUR_MS)
+    seen = PaneMetrics("p1/1", state, config_of())
     seen.observe(1_000_000, {})
     assert sample("closer_lease", model="p1/1") == 1
     assert sample("outcomes_total", model="p1/1", outcome="labelled") is None
@@ -93,9 +106,37 @@ def test_panes_that_mature_under_the_lease_are_counted_once() -> None:
     assert sample("pane_timestamp_seconds", model="p1/1", state="decided") == 13 * 3600
 
 
+def test_what_was_served_is_told_of_the_events_before_the_thinning() -> None:
+    """80 positives of which half were kept, and 9,920 negatives of which one in a hundred was, served .008."""
+    state = MemoryState()
+    seen = PaneMetrics("p6/1", state, config_of(labels={"keep_rate_positives": 0.5, "keep_rate_negatives": 0.01}))
+    seen.observe(1_000, {})
+    # Some of the negatives have a rate of their own beside.
+    served = Served(140, ServedClass(68, 99.2, 0.7936, 0.8), ServedClass(40, 40.0, 0.32, 193.0))
+    matured(state, PaneRecord(7, {}, {"1-a": served}, {}, {}, 108, 40, 32, "00"))
+    seen.observe(2_000, {})
+    assert sample("served_labelled_total", model="p6/1") == pytest.approx(10_000)
+    assert sample("served_positives_total", model="p6/1") == 80
+    assert sample("served_positive_rows_total", model="p6/1") == 40
+    assert sample("served_probability_total", model="p6/1") == pytest.approx(80)
+    assert sample("served_log_loss_total", model="p6/1") == pytest.approx(466)
+
+
+def test_labels_that_come_as_files_may_lag_as_long_as_no_file_is_due() -> None:
+    state = MemoryState()
+    often = PaneMetrics("p7/1", state, config_of())
+    files = PaneMetrics("p8/1", state, config_of(labels={"schedule": ["mon-fri 06:00"], "schedule_grace": "2h"}))
+    for seen in (often, files):
+        seen.observe(1_000, {})
+    assert sample("labels_may_lag_seconds", model="p7/1") == 25 * 3600
+    assert sample("labels_may_lag_seconds", model="p8/1") == (25 + 72 + 2) * 3600
+    files.withdraw()
+    assert sample("labels_may_lag_seconds", model="p8/1") is None
+
+
 def test_all_panes_of_a_model_key_that_begins_under_the_lease_are_counted() -> None:
     state = MemoryState()
-    seen = PaneMetrics("p5/1", state, HOUR_MS)
+    seen = PaneMetrics("p5/1", state, config_of())
     seen.observe(1_000, {})
     matured(state, record(7, 5, 1, 0), record(8, 6, 1, 0))
     seen.observe(2_000, {})
@@ -106,7 +147,7 @@ def test_all_panes_of_a_model_key_that_begins_under_the_lease_are_counted() -> N
 def test_a_state_that_was_rolled_back_is_not_counted_twice() -> None:
     state = MemoryState()
     matured(state, record(10, 1, 0, 0))
-    seen = PaneMetrics("p2/1", state, HOUR_MS)
+    seen = PaneMetrics("p2/1", state, config_of())
     for now, pane in ((10_000, 10), (20_000, 12), (30_000, 11), (40_000, 12), (50_000, 13)):
         matured(state, *(record(p, 10, 1, 0) for p in range(10, pane + 1)))
         seen.observe(now, {})
@@ -117,7 +158,7 @@ def test_a_state_that_was_rolled_back_is_not_counted_twice() -> None:
 def test_many_panes_are_counted_over_several_looks() -> None:
     state = MemoryState()
     matured(state, record(0, 1, 0, 0))
-    seen = PaneMetrics("p3/1", state, HOUR_MS)
+    seen = PaneMetrics("p3/1", state, config_of())
     seen.observe(1_000, {})
     matured(state, *(record(p, 1, 0, 0) for p in range(1, 501)))
     for second in range(2, 6):
@@ -127,7 +168,7 @@ def test_many_panes_are_counted_over_several_looks() -> None:
 
 def test_watermarks_and_the_open_request_are_told_and_withdrawn_with_the_lease() -> None:
     state = MemoryState()
-    seen = PaneMetrics("p4/1", state, HOUR_MS)
+    seen = PaneMetrics("p4/1", state, config_of())
     seen.observe(1_000_000, {"s": 5_000, "l": None})
     assert sample("watermark_timestamp_seconds", model="p4/1", side="s") == 5
     assert sample("watermark_timestamp_seconds", model="p4/1", side="l") is None
