@@ -96,6 +96,7 @@ def import_states(
             fields = written.store.read(("generation", SEMANTICS))
             check_generation(fields[SEMANTICS], fields["generation"], written.semantics)
             _must_be_empty(client, live)
+            registry.forget_retirement(key)
             live.directory.switch(live.number, number)
         live.directory.forget(live.number)
         delete_generation(client, key, live.number, lambda: None)

@@ -140,6 +140,15 @@ class ModelRegistry:
 
         self._change(f"the return of {key} could not be put on record", forgotten)
 
+    def forget_retirement(self, key: ModelKey) -> None:
+        """Its state is put back as it once was: from there it reads on, not from where the log ended at its
+        retirement."""
+
+        def forgotten(found: Registered) -> Registered | None:
+            return _without(found, {key}) if key in found.retired else None
+
+        self._change(f"the retirement of {key} could not be dropped", forgotten)
+
     def note_state_deleted(self, key: ModelKey) -> None:
         """That nothing is kept of the retired key."""
 

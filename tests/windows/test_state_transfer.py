@@ -17,15 +17,17 @@ from stream_calib.redis_clients import RedisClient
 from stream_calib.windows.generations import directory_of
 from stream_calib.windows.redis_dump import dumped, restore
 from stream_calib.windows.redis_names import names_of
+from stream_calib.windows.redis_removal import delete_state
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
+from stream_calib.windows.shard_store import Mark
 from stream_calib.windows.state_dump import Content, Frame, ListFrame, ModelFrame, StringFrame, read_dump, write_dump
 from stream_calib.windows.state_store import Commit
 from tests.windows.join import SETTINGS, Join, L, S, block, label
 from tests.windows.monitors import A, B, Monitored, monitored
 from workers import cli_state, state_transfer
 from workers.cli import app
-from workers.deployment import state_of
+from workers.deployment import open_registry, state_of
 from workers.role import wall_clock_ms
 from workers.state_transfer import export_states, import_states
 from workers.status_board import MemberStatus
@@ -215,6 +217,29 @@ def test_after_an_import_the_monitor_goes_on_and_all_panes_are_the_oracles(m: Mo
     m.until_matured(80, A, B)
     assert m.check(A) + m.check(B) >= 12
     assert len(digest) == 64
+
+
+def test_a_retired_key_reads_on_from_where_the_file_stands(m: Monitored, tmp_path: Path) -> None:
+    stopped(m)
+    export_states(m.client, m.config, [A], tmp_path / "a.scs")
+    m.traffic([A, B], 52, 90, seed=2)
+    m.start()
+    m.until_applied(A, B)
+    stopped(m)
+    ends = {
+        f"{side}:{m.log.topic_id(topic)}:{p}": Mark(m.end(topic, p), None)
+        for topic, side in (("blocks", "s"), ("labels", "l"))
+        for p in range(m.log.partitions(topic))
+    }
+    open_registry(m.client, m.config).retire(A, ends, wall_clock_ms())
+    assert delete_state(m.client, A, lambda: None)
+    import_states(m.client, m.config, tmp_path / "a.scs")
+    assert m.known() == [B, A]
+    m.start()
+    m.clocks(None)
+    m.until_applied(A, B)
+    m.until_matured(80, A)
+    assert m.check(A) >= 6
 
 
 def tokens_apart(content: set[Any]) -> set[Any]:
