@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from stream_calib.alerts.outbox import pass_over
 from stream_calib.config import Config
 from stream_calib.errors import StateError
 from stream_calib.events.contracts import ModelKey
@@ -14,7 +15,6 @@ from stream_calib.windows.redis_removal import delete_generation
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.registration import SEMANTICS, stored_content
 from stream_calib.windows.shard_store import Progress
-from stream_calib.windows.state_store import Commit
 from workers.deployment import State, state_of
 from workers.time_text import age
 
@@ -69,7 +69,7 @@ def switch_to(client: RedisClient, config: Config, key: ModelKey, number: int) -
             f"generation {number} of {key} has no snapshot yet, so its raw scores would be served; let `stream-calib"
             " state rebuild` go on until it has one, or lower refit.min_rows"
         )
-    _pass_alerts(state)
+    pass_over(state.store)
     live.directory.switch(live.number, number)
     return live.number
 
@@ -106,12 +106,3 @@ def _progress_as_made(state: State) -> list[Progress]:
     count = state.shards.count if stored is None else int(stored_content(stored)["shards"])
     part = key_part(state.number)
     return RedisShards(state.client, state.model_key, count, state.shards.settings, part).progress()
-
-
-def _pass_alerts(state: State) -> None:
-    """What is in the outbox counts as delivered."""
-    sent = state.store.read(("outbox_sent",))["outbox_sent"]
-    waiting = len(state.store.entries("outbox", int(sent or 0)))
-    if waiting:
-        fields = {"outbox_sent": str(int(sent or 0) + waiting)}
-        state.store.commit(Commit(expect={"outbox_sent": sent}, fields=fields))

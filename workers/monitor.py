@@ -32,7 +32,7 @@ from workers.embedded_trimming import EmbeddedTrimming
 from workers.input_gaps import Gap, skippable
 from workers.input_metrics import InputMetrics
 from workers.label_silence import LabelSilence
-from workers.monitor_commits import GroupPositions
+from workers.monitor_commits import PositionCommits
 from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
 from workers.monitor_models import MonitorModels
 from workers.monitor_partitions import InputPartitions
@@ -97,7 +97,7 @@ class Monitor(Role):
             self._registry.add(key)
         self._models.open(self._registry.known())
         self._consumer = self._opened.enter_context(log.consumer(GROUP, self._partitions.topics, member=self._member))
-        self._group_positions = GroupPositions(self._consumer, self._positions, self._clock_ms)
+        self._commits = PositionCommits(self._consumer, self._positions, self._clock_ms)
         self._trimming = EmbeddedTrimming(log, client, config, self._clock_ms)
         self._input_metrics = InputMetrics(self.name, log)
         self._opened.callback(self._input_metrics.close)
@@ -118,7 +118,7 @@ class Monitor(Role):
         if not self._take_over() and polled.ranges:
             self._apply(polled)
         self._consumer.pause(self._reports.note(polled, self._models))
-        self._group_positions.commit(self._batch)
+        self._commits.commit(self._batch)
         now = self._clock_ms()
         if now - self._looked_at >= _EVERY_MS:
             self._looked_at = now
@@ -200,7 +200,7 @@ class Monitor(Role):
         for partition in sorted(new):
             self._models.restart(self._partitions.keys[partition])
         self._seek(new)
-        self._group_positions.moved(new)
+        self._commits.moved(new)
         return bool(new)
 
     def _seek(self, partitions: Iterable[TopicPartition]) -> None:
@@ -238,7 +238,7 @@ class Monitor(Role):
             rewound = self._models.apply(
                 lambda key: [ModelPart(parts[p], one.of(key), one.signatures(key)) for p, one in read.items()]
             )
-        self._group_positions.moved(read)
+        self._commits.moved(read)
         for partition in read:
             end = self._positions[partition] = polled.ranges[partition].end
             if self._position(partition) != end:

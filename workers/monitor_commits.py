@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 _EVERY_MS = 1_000
 
 
-class GroupPositions:
+class PositionCommits:
     """Commits where polls go on, once a second, for the partitions that have moved."""
 
     def __init__(

@@ -19,14 +19,12 @@ from stream_calib.windows.shard_store import Mark, Progress
 from workers.cli_models import known_keys
 from workers.deployment import input_key, input_sides, member_name, open_registry, state_of
 from workers.role import wall_clock_ms
+from workers.state_at_rest import LEASES, WORKERS
 from workers.time_text import age
 
 QUIET_MS = 86_400_000
 """A key that had a score within so much of the deployment's newest event time is in use."""
 _SERVED_WITHIN_MS = 10_000
-_WORKERS = ("monitor", "refit", "alert")
-"""Roles that have a status for every key; those that serve have one for the keys that they have served lately."""
-_LEASES = ("closer", "refit", "alert")
 _LET_GO_WITHIN_MS = 90_000
 _SILENT_MS = 3_000
 _LOOK_EVERY_S = 0.1
@@ -131,7 +129,7 @@ class Retirements:
         serves = [
             f"{status.role} {status.member}"
             for status in state.board.all(now_ms)
-            if status.role not in _WORKERS and now_ms - status.time_ms < _SERVED_WITHIN_MS
+            if status.role not in WORKERS and now_ms - status.time_ms < _SERVED_WITHIN_MS
         ]
         return KeyUse(
             key,
@@ -162,7 +160,7 @@ class Retirements:
             now_said = [(s.role, s.member, s.time_ms) for s in state.board.all(wall_clock_ms())]
             if now_said != said:
                 said, since = now_said, time.monotonic()
-            held = [name for name in _LEASES if state.store.acquire_lease(name, me, _LEASE_MS) is None]
+            held = [name for name in LEASES if state.store.acquire_lease(name, me, _LEASE_MS) is None]
             if not held and time.monotonic() - since >= silent_s:
                 return
             if time.monotonic() > deadline:

@@ -65,6 +65,14 @@ def waiting(state: StateStore) -> int:
     return max(0, state.length(_LIST) - int(state.read([_SENT])[_SENT] or 0))
 
 
+def pass_over(state: StateStore) -> None:
+    """Counts all that is in the outbox as delivered: it is of times that are over. Where somebody delivers meanwhile,
+    what is left stays to be delivered."""
+    sent, end = state.read([_SENT])[_SENT], state.length(_LIST)
+    if end > int(sent or 0):
+        state.commit(Commit(expect={_SENT: sent}, fields={_SENT: str(end)}))
+
+
 def open_alerts(state: StateStore) -> dict[str, Alert]:
     """Alerts that are open, delivered or not, in the order in which they were opened: deduplication key -> the last
     event of it. Reads all that is kept of the outbox. Raises StateError where an entry is no alert."""
