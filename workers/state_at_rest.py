@@ -8,7 +8,7 @@ from stream_calib.errors import StateError
 from workers.deployment import State
 
 WORKERS = ("monitor", "refit", "alert")
-"""Roles that change the state, and have a status for every key; those that serve have one for what they served lately."""
+"""Roles that change the state, and have a status for every key; those that serve have one for what they have served."""
 LEASES = ("closer", "refit", "alert")
 _SILENT_MS = 10_000
 _LEASE_MS = 60_000
