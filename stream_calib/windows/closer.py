@@ -6,7 +6,7 @@ that comes second finds its expectation gone. The lease only saves work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -113,15 +113,16 @@ class Closer:
         return closed or matured or decided
 
     @contextmanager
-    def _work_from(self, at: Cursors) -> Iterator[None]:
-        """What is found missing counts only while the state is where it was read: a closer that was paused must not
-        take for damage that others have gone on, and panes were dropped since."""
+    def _work_from(self, at: Cursors, shards: Sequence[Progress] = ()) -> Iterator[None]:
+        """What is found missing counts only while the state, and what `shards` had removed, is as it was read: a closer
+        that was paused must not take for damage that others have gone on, and panes were dropped since."""
         try:
             yield
         except StateUnavailableError:
             raise
         except StateError as error:
-            if self._committed.cursors() != at:
+            removed = [shard.removed for shard in self._shards.progress()] if shards else []
+            if self._committed.cursors() != at or removed != [shard.removed for shard in shards]:
                 raise _MovedOnError from error
             raise
 
@@ -266,7 +267,7 @@ class Closer:
         inputs = self._committed.inputs(at.inputs)
         floor = at.matured - self._settings.keep_panes
         records: dict[int, PaneRecord] = {}
-        with self._work_from(at):
+        with self._work_from(at, shards):
             for shard, progress in enumerate(shards):
                 # A shard that was wiped has nothing of panes that are not kept.
                 first = self._committed.kept_from(at) if progress.removed is None else progress.removed + 1

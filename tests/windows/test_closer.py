@@ -14,7 +14,7 @@ from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_recor
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.registration import claim_generation, register_inputs
 from stream_calib.windows.served_sums import Served, ServedClass
-from stream_calib.windows.shard_store import Mark
+from stream_calib.windows.shard_store import Mark, Progress
 from stream_calib.windows.state_store import Commit
 from tests.oracle.offline import Clock, End
 from tests.windows.backends import Backend, backend
@@ -264,6 +264,47 @@ def test_a_closer_that_was_paused_while_another_went_on_does_no_harm(backend: Ba
     assert woken
     assert model.run() == 0
     assert [model.record(pane).counts["accepted"] for pane in range(6)] == [10] * 6
+
+
+def test_a_closer_that_was_paused_until_panes_were_dropped_takes_that_for_no_damage(backend: Backend) -> None:
+    """They were removed by another one, and retention has dropped their records; the paused one knows neither."""
+    model = Model(backend)
+    model.join.write(S, *(block((f"id-{i}", i)) for i in range(60)))
+    model.join.move_clocks(60)
+    model.run()
+    (removed,) = {p.removed for p in model.store.progress()}
+    assert removed is not None
+    model.join.move_clocks(100)
+    other, progress = model.another_closer(), model.store.progress
+    woken = False
+
+    def paused() -> list[Progress]:
+        nonlocal woken
+        found = progress()
+        if not woken:
+            woken = True
+            while other.advance():
+                pass
+            model.state.commit(Commit(deletes=[PaneNames.of(removed + 1).record]))
+        return found
+
+    model.store.progress = paused  # type: ignore[method-assign]  # an instance of this test's own
+    assert model.closer.advance()
+    assert woken
+    assert model.run() == 0
+
+
+def test_a_record_that_is_missing_while_its_pane_is_to_be_removed_is_damage(backend: Backend) -> None:
+    model = Model(backend)
+    model.join.write(S, *(block((f"id-{i}", i)) for i in range(60)))
+    model.join.move_clocks(60)
+    model.run()
+    (removed,) = {p.removed for p in model.store.progress()}
+    assert removed is not None
+    model.state.commit(Commit(deletes=[PaneNames.of(removed + 1).record]))
+    model.join.move_clocks(100)
+    with pytest.raises(StateError, match=f"blob pane:{removed + 1} is missing"):
+        model.run()
 
 
 def test_a_state_that_went_back_is_derived_again(backend: Backend) -> None:
