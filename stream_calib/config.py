@@ -164,6 +164,12 @@ class CalibrationSection(Section):
         default=0.05, gt=0, lt=1, description="Probability that a certificate, or the patches, claim too much"
     )
     kappa: float = Field(default=1e-6, gt=0, description="Fall of the mean squared error that patches must show")
+    min_coverage: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of a group's scores that must have a label for it to have an offset, slope or patch; 0: any",
+    )
 
 
 class RefitSection(Section):

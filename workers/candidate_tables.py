@@ -15,12 +15,15 @@ from workers.time_text import utc_of_pane
 
 
 def candidate_table(
-    choices: ChoicesDocument | None, certificate: CertificateDocument | None, coverage: Sequence[GroupCoverage] = ()
+    choices: ChoicesDocument | None,
+    certificate: CertificateDocument | None,
+    coverage: Sequence[GroupCoverage] = (),
+    uncovered: Sequence[GroupCoverage] = (),
 ) -> Table:
     """What is in the map and why, what its certificate claims, and how many scores have labels."""
     rows = [] if choices is None else choice_rows(choices)
     rows += [] if certificate is None else certificate_rows(certificate)
-    return _facts([*rows, *coverage_rows(coverage)])
+    return _facts([*rows, *coverage_rows(coverage, uncovered)])
 
 
 def snapshot_tables(snapshot: ResolvedSnapshot, pane_ms: int) -> list[Table]:

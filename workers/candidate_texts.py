@@ -13,6 +13,8 @@ from stream_calib.snapshot.fit_documents import (
 )
 from stream_calib.snapshot.report import GroupCoverage
 
+_UNCOVERED_SHOWN = 5
+
 
 def choice_rows(choices: ChoicesDocument) -> list[tuple[str, str]]:
     """What each line is about, and its text. Figures are of log-loss a row, with the thing less without it."""
@@ -33,10 +35,12 @@ def choice_rows(choices: ChoicesDocument) -> list[tuple[str, str]]:
     return [*rows, ("patches", patches_text(choices.patches_tried))]
 
 
-def coverage_rows(coverage: Sequence[GroupCoverage]) -> list[tuple[str, str]]:
-    """How many scores have a label, and the group that has the fewest; nothing where that is not known."""
+def coverage_rows(coverage: Sequence[GroupCoverage], uncovered: Sequence[GroupCoverage] = ()) -> list[tuple[str, str]]:
+    """How many scores have a label, the group that has the fewest, and the groups that are left out for that; nothing
+    where that is not known."""
     rows = []
-    for about, found in (("labelled", coverage[:1]), ("least labelled", coverage[1:2])):
+    parts = ("labelled", coverage[:1]), ("least labelled", coverage[1:2]), ("not fitted", uncovered[:_UNCOVERED_SHOWN])
+    for about, found in parts:
         for group in found:
             share = "" if group.positive_share is None else f", {group.positive_share:.2%} of these positive"
             text = f"{group.coverage:.1%} of {group.scores:,.0f} scores: {group.labelled:,.0f} rows{share}"

@@ -87,8 +87,9 @@ def list_refits(
     console.print(table)
     made = [report for report in reports if report.choices is not None]
     if made:
-        console.print(f"Last candidate, {utc_of_pane(made[-1].pane, loaded.windows.pane_ms)}, {made[-1].outcome}")
-        console.print(candidate_table(made[-1].choices, made[-1].certificate, made[-1].coverage))
+        last = made[-1]
+        console.print(f"Last candidate, {utc_of_pane(last.pane, loaded.windows.pane_ms)}, {last.outcome}")
+        console.print(candidate_table(last.choices, last.certificate, last.coverage, last.uncovered))
 
 
 @app.command(epilog="Examples: stream-calib snapshot show ; stream-calib snapshot show 000012-89abcdef0123 --json")

@@ -6,7 +6,7 @@ is in none). Families overlap; the groups of one do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -73,6 +73,14 @@ class Family:
     def names(self) -> list[str]:
         """Of the G groups, as `carrier=UA & origin=EWR`."""
         return [self.rule.group_name(key) for key in self.keys]
+
+    def without(self, keys: Collection[GroupKey]) -> Family:
+        """The family in which signatures of these groups are in none."""
+        kept = np.array([key not in keys for key in self.keys], dtype=bool)
+        if kept.all():
+            return self
+        number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # the last one for those in none
+        return Family(self.rule, tuple(key for key in self.keys if key not in keys), number[self.group_of])
 
 
 def family_rule(attributes: Sequence[str], all_attributes: Sequence[str]) -> FamilyRule:

@@ -12,7 +12,8 @@ from stream_calib.calibration.grid import N_BINS
 from stream_calib.refit.decay import Decay, halve
 from stream_calib.windows.cells import MaturedCells
 
-_LABELLED, _POSITIVES, _WINNERS, _LEVEL_LABELLED, _LEVEL_POSITIVES = range(5)
+_KINDS = 6
+_LABELLED, _POSITIVES, _WINNERS, _MISSING, _LEVEL_LABELLED, _LEVEL_POSITIVES = range(_KINDS)
 _LEAST_WAITING = 20_000
 """Cells that may wait before they are merged."""
 _SPENT_BITS = 10
@@ -32,7 +33,8 @@ class CountsState:
     """(k,) place in `derived_values`."""
     grid_bin: NDArray[np.uint16]
     sums: NDArray[np.int64]
-    """(5, k) in fixed point: labelled, positives, winners; labelled and positives at the half-life of the level."""
+    """(6, k) in fixed point: labelled, positives, winners, winners of incomplete panes; labelled and positives at the
+    half-life of the level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class FitCells:
     positives: NDArray[np.float64]
     winners: NDArray[np.float64]
     """Labelled or not; counted from incomplete panes too."""
+    missing: NDArray[np.float64]
+    """Winners of incomplete panes: whether they have a label is not known."""
     level_labelled: NDArray[np.float64]
     """At the half-life of the level, as the next."""
     level_positives: NDArray[np.float64]
@@ -68,7 +72,7 @@ class DecayedCounts:
         """Of each (signature, derived values), in order of appearance."""
         self._key = np.empty(0, np.int64)
         """Number x N_BINS + grid bin, increasing."""
-        self._sums = np.empty((5, 0), np.int64)
+        self._sums = np.empty((_KINDS, 0), np.int64)
         self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self._waiting_cells = 0
 
@@ -80,7 +84,7 @@ class DecayedCounts:
         self._step += 1
         if self._structure.halves_before(self._step):
             self._merge()
-            halve(self._sums[: _WINNERS + 1])
+            halve(self._sums[:_LEVEL_LABELLED])
         if self._level.halves_before(self._step):
             self._merge()
             halve(self._sums[_LEVEL_LABELLED:])
@@ -93,13 +97,15 @@ class DecayedCounts:
         # setdefault hands out the next number to a signature that is not known yet.
         number = np.array([numbers.setdefault((s, derived), len(numbers)) for s in distinct.tolist()], np.int64)
         weight, level_weight = self._structure.weight(self._step), self._level.weight(self._step)
-        added = np.zeros((5, len(place)), np.int64)
+        added = np.zeros((_KINDS, len(place)), np.int64)
         added[_WINNERS] = (cells.labelled + cells.unlabelled) * weight
         if complete:
             added[_LABELLED] = cells.labelled * weight
             added[_POSITIVES] = cells.positives * weight
             added[_LEVEL_LABELLED] = cells.labelled * level_weight
             added[_LEVEL_POSITIVES] = cells.positives * level_weight
+        else:
+            added[_MISSING] = added[_WINNERS]
         self._waiting.append((number[place] * N_BINS + cells.grid_bin, added))
         self._waiting_cells += len(place)
         if self._waiting_cells > max(len(self._key), _LEAST_WAITING):
@@ -122,8 +128,8 @@ class DecayedCounts:
         """The decayed rows as of the last pane, in which each row of that pane counts 1."""
         state = self.state()
         step = max(state.step, 0)
-        labelled, positives, winners = self._structure.rows(state.sums[:3], step)
-        level_labelled, level_positives = self._level.rows(state.sums[3:], step)
+        labelled, positives, winners, missing = self._structure.rows(state.sums[:_LEVEL_LABELLED], step)
+        level_labelled, level_positives = self._level.rows(state.sums[_LEVEL_LABELLED:], step)
         return FitCells(
             state.signature,
             state.derived,
@@ -131,6 +137,7 @@ class DecayedCounts:
             labelled,
             positives,
             winners,
+            missing,
             level_labelled,
             level_positives,
             state.derived_values,

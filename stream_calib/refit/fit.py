@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.grid import N_BINS
-from stream_calib.calibration.groups import Family, FamilyRule, Signature, make_family
+from stream_calib.calibration.groups import make_family
 from stream_calib.calibration.joint.level import fit_level
 from stream_calib.calibration.maps.parts import MapParts
 from stream_calib.calibration.maps.served_map import ServedMap
@@ -25,6 +25,7 @@ from stream_calib.refit.derived import derived_names, time_attributes
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.groups import family_rules, fitted_rules
 from stream_calib.refit.labelled import FitData, believed, fit_data
+from stream_calib.refit.min_coverage import Uncovered, uncovered_groups
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.snapshot.fit_documents import CertificateDocument, ChoicesDocument
 
@@ -38,6 +39,8 @@ class StructureFit:
     choices: ChoicesDocument
     """What was chosen; `patches`: whether the map has them."""
     certificate: CertificateDocument
+    uncovered: Uncovered
+    """Groups that have no offset, slope or patch for want of labels."""
 
 
 def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, config: Config) -> StructureFit:
@@ -50,10 +53,13 @@ def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, co
     Raises TooFewRowsError, TooFewPositivesError, or another of the FitError family.
     """
     check_enough(evidence, config)
-    data = fit_data(evidence.counts.cells(), signatures, _places(choice.derived, config), RowWeights.of(config))
+    fit_cells, places = evidence.counts.cells(), _places(choice.derived, config)
+    data = fit_data(fit_cells, signatures, places, RowWeights.of(config))
+    rules = list(dict.fromkeys((*choice.configuration.families, *fitted_rules(config))))
+    uncovered = uncovered_groups(fit_cells, signatures, rules, places, config)
     audited = audited_cells(data.cells, evidence, choice.derived, signatures, config)
     cells = believed(audited.fit, data.design_effect)
-    families = {rule: make_family(rule, cells.signatures) for rule in choice.configuration.families}
+    families = {rule: uncovered.family(rule, cells.signatures) for rule in rules}
     base = fit_base(choice.configuration.rung, cells, config)
     joint = fit_configuration(choice.configuration, cells, base, families, config).joint
     parts = MapParts(
@@ -63,8 +69,8 @@ def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, co
         slope_centre=joint.slope_centre,
         bin_weight=_bin_weight(data) if choice.configuration.slopes or choice.document.patches else np.ones(N_BINS),
     )
-    patched = [_family(families, rule, cells.signatures) for rule in fitted_rules(config)]
-    watched = [_family(families, rule, cells.signatures) for rule in family_rules(config)]
+    patched = [families[rule] for rule in fitted_rules(config)]
+    watched = [make_family(rule, cells.signatures) for rule in family_rules(config)]
     choices = choice.document
     if choices.patches:
         # Before the level: the cells of the fit and the audits are of weeks, and on them the level of the last days is
@@ -72,7 +78,7 @@ def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, co
         parts, tried = patch_parts(parts, audited, patched, config)
         choices = choices.model_copy(update={"patches": bool(parts.rounds), "patches_tried": tried})
     parts = replace(parts, level=_fit_level(parts, data, config))
-    return StructureFit(parts, choices, certify_parts(parts, audited, watched, config))
+    return StructureFit(parts, choices, certify_parts(parts, audited, watched, config), uncovered)
 
 
 def refit_level(
@@ -127,7 +133,3 @@ def _bin_weight(data: FitData) -> NDArray[np.float64]:
     """(402,) decayed labelled rows of each grid bin, and one more, so that none is without weight."""
     labelled, _ = believed(data.cells, data.design_effect).by_bin()
     return round_significant(labelled + 1.0)
-
-
-def _family(known: dict[FamilyRule, Family], rule: FamilyRule, signatures: Sequence[Signature]) -> Family:
-    return known[rule] if rule in known else make_family(rule, signatures)

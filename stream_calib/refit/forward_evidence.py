@@ -37,6 +37,7 @@ from stream_calib.refit.configured_fit import ConfiguredFit, fit_base, fit_confi
 from stream_calib.refit.decayed_counts import FitCells
 from stream_calib.refit.derived import derived_names, time_attributes
 from stream_calib.refit.labelled import PaneCells, believed, fit_data, trailing_cells
+from stream_calib.refit.min_coverage import uncovered_groups
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.snapshot.canonical import canonical_json, sha256_hex
 
@@ -106,7 +107,8 @@ class ForwardEvidence:
             rows = round(float(cells.labelled.sum()))
             if not rows:
                 return
-            families = _families([self.variants[i] for i in places], cells)
+            rules = _rules([self.variants[i] for i in places])
+            families = {rule: make_family(rule, cells.signatures) for rule in rules}
             for i in places:
                 fitted = self._fitted[i]
                 if fitted is not None:
@@ -122,7 +124,9 @@ class ForwardEvidence:
             places_of = [self._derived.index(name) for name in derived]
             data = fit_data(fit_cells, self._signatures, places_of, self._weights)
             cells = believed(data.cells, data.design_effect)
-            families = _families([self.variants[i] for i in places], cells)
+            rules = _rules([self.variants[i] for i in places])
+            uncovered = uncovered_groups(fit_cells, self._signatures, rules, places_of, self._config)
+            families = {rule: uncovered.family(rule, cells.signatures) for rule in rules}
             bases = {}
             for i in places:
                 configuration = self.variants[i].configuration
@@ -166,15 +170,14 @@ class ForwardEvidence:
         return [(places, derived) for derived, places in made.items()]
 
 
-def _families(of: Sequence[Variant], cells: LabelledCells) -> dict[FamilyRule, Family]:
-    rules = dict.fromkeys(rule for variant in of for rule in variant.configuration.families)
-    return {rule: make_family(rule, cells.signatures) for rule in rules}
+def _rules(of: Sequence[Variant]) -> list[FamilyRule]:
+    return list(dict.fromkeys(rule for variant in of for rule in variant.configuration.families))
 
 
 def _probability(
     fitted: ConfiguredFit, cells: LabelledCells, families: Mapping[FamilyRule, Family]
 ) -> NDArray[np.float64]:
-    """(k,) at the centres of the cells' bins; groups that no fit has seen have no shift."""
+    """(k,) at the centres of the cells' bins; groups that no fit has seen, or that it left out, have no shift."""
     joint = fitted.joint.over([families[family.rule] for family in fitted.joint.families])
     return np.asarray(expit(joint.log_odds(cells, fitted.base)))
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.fit_input import CENTRE_SCORE
-from stream_calib.calibration.groups import make_family
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config import Config
@@ -18,6 +17,7 @@ from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.gate import GateCells, GateGroups, GateWindow
 from stream_calib.refit.groups import family_rules
 from stream_calib.refit.labelled import trailing_cells
+from stream_calib.refit.min_coverage import ALL_COVERED, Uncovered
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.refit.settings import DAY_MS
 from stream_calib.snapshot.compiled import compile_snapshot, time_attributes
@@ -38,16 +38,23 @@ def judged(snapshot: ResolvedSnapshot) -> JudgedMap:
 
 
 def gate_cells(
-    evidence: Evidence, signatures: Signatures, config: Config, served: JudgedMap | None, candidate: JudgedMap
+    evidence: Evidence,
+    signatures: Signatures,
+    config: Config,
+    served: JudgedMap | None,
+    candidate: JudgedMap,
+    uncovered: Uncovered = ALL_COVERED,
 ) -> GateCells:
     """Labelled cells of the gate's buckets in the complete panes of the window. `served` None: the raw score.
 
-    Days are counted back from the last pane, so that the window has no broken ones.
+    Groups that the candidate leaves out as uncovered are not judged as groups: that a shift which was fitted to their
+    few labels is taken back is no harm. Their rows count as all others do. Days are counted back from the last pane, so
+    that the window has no broken ones.
     """
     weights = RowWeights.of(config)
     plain = trailing_cells(evidence.gate_panes, signatures, None, weights)
     cells = plain.cells
-    families = [make_family(rule, cells.signatures) for rule in family_rules(config)]
+    families = [uncovered.family(rule, cells.signatures) for rule in family_rules(config)]
 
     def at_centres(judged: JudgedMap) -> NDArray[np.float64]:
         own = cells

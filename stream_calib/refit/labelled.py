@@ -66,7 +66,7 @@ def fit_data(
     chosen = (cells.labelled > 0) | (cells.level_labelled > 0)
     values, place, inverse_rate = signature_values(cells.signature[chosen], signatures, weights)
     if derived:
-        values, place = _extended(values, place, cells.derived[chosen], cells.derived_values, derived)
+        values, place = extended_signatures(values, place, cells.derived[chosen], cells.derived_values, derived)
     counts = cells.labelled[chosen], cells.positives[chosen]
     level_counts = cells.level_labelled[chosen], cells.level_positives[chosen]
     of_cells = weights.of_cells(inverse_rate)
@@ -133,7 +133,7 @@ def signature_values(
     return values, of_signature[place], inverse_rate[place]
 
 
-def _extended(
+def extended_signatures(
     own: Sequence[Signature],
     place: NDArray[np.intp],
     derived_place: NDArray[np.intp],

@@ -49,11 +49,13 @@ def config_hash(config: Config) -> str:
         "horizon_ms": config.windows.horizon_ms,
         "missing_label": config.windows.missing_label,
         "p_min": config.serving.p_min,
-        "calibration": config.calibration.model_dump(mode="json"),
+        "calibration": config.calibration.model_dump(mode="json", exclude={"min_coverage"}),
         "refit": config.refit.model_dump(mode="json"),
         "drift": config.drift.model_dump(mode="json"),
     }
     # Named only where they are configured, so that requests of before they existed keep their hash.
+    if config.calibration.min_coverage:
+        document["min_coverage"] = config.calibration.min_coverage
     if config.scores.audit_only:
         document["audit_only"] = sorted(config.scores.audit_only)
     if config.scores.keep_rate is not None:

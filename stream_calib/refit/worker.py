@@ -22,7 +22,8 @@ from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.fit import fit_structure, refit_level
 from stream_calib.refit.gate import judge_candidate
 from stream_calib.refit.gate_evidence import JudgedMap, gate_cells, gate_window, judged
-from stream_calib.refit.group_coverage import group_coverage
+from stream_calib.refit.group_coverage import MOST_GROUPS, group_coverage
+from stream_calib.refit.min_coverage import ALL_COVERED, Uncovered
 from stream_calib.refit.reference import build_reference
 from stream_calib.refit.roles import ROLES
 from stream_calib.refit.settings import config_hash
@@ -113,12 +114,13 @@ class Refitter:
             ServedMap(map_parts(attributes + choice.derived, document, fit.parts.level)),
             time_attributes(config, choice.derived),
         )
-        gate = self._judge(request, evidence, None if parent is None else judged(parent), candidate_map)
+        gate = self._judge(request, evidence, None if parent is None else judged(parent), candidate_map, fit.uncovered)
         report = self._gated(request, evidence, gate).model_copy(
             update={
                 "choices": fit.choices,
                 "certificate": fit.certificate,
                 "coverage": group_coverage(evidence, self._state.signatures, config),
+                "uncovered": tuple(fit.uncovered.groups[:MOST_GROUPS]),
             }
         )
         if not gate.passed:
@@ -173,9 +175,14 @@ class Refitter:
         return candidate, self._gated(request, evidence, gate)
 
     def _judge(
-        self, request: Request, evidence: Evidence, served: JudgedMap | None, candidate: JudgedMap
+        self,
+        request: Request,
+        evidence: Evidence,
+        served: JudgedMap | None,
+        candidate: JudgedMap,
+        uncovered: Uncovered = ALL_COVERED,
     ) -> GateReport:
-        cells = gate_cells(evidence, self._state.signatures, self._config, served, candidate)
+        cells = gate_cells(evidence, self._state.signatures, self._config, served, candidate, uncovered)
         return judge_candidate(cells, gate_window(evidence, request.kind, request.parent), self._config.refit)
 
     def _gated(self, request: Request, evidence: Evidence, gate: GateReport) -> RefitReport:

@@ -121,6 +121,9 @@ class RefitReport(Document):
     gate: GateReport | None = None
     coverage: tuple[GroupCoverage, ...] = ()
     """Of everything, then of the groups with the least; of a structure refit."""
+    uncovered: tuple[GroupCoverage, ...] = ()
+    """Groups that have no offset, slope or patch, because less than `calibration.min_coverage` of their scores in
+    complete panes have a label: those of the most scores."""
 
     @property
     def refused_for(self) -> tuple[RefusalCode, ...]:

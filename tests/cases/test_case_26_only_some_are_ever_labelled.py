@@ -11,7 +11,9 @@ from stream_calib.calibration.grid import locate
 from stream_calib.events.identity import signature_hash
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.group_coverage import group_coverage
+from stream_calib.refit.groups import fitted_rules
 from stream_calib.refit.labelled import fit_data
+from stream_calib.refit.min_coverage import uncovered_groups
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.windows.cells import MaturedCells
 from tests.cases.joined import joined, label, score
@@ -42,6 +44,19 @@ def test_coverage_is_shown_and_the_share_is_of_labelled_rows() -> None:
     assert (b.scores, b.labelled, b.coverage, b.positive_share) == (1_000, 50, 0.05, 0.8)
     assert everything.labelled == 1_050
     assert everything.positive_share == pytest.approx(140 / 1_050, rel=1e-3)
+
+
+def test_a_least_coverage_leaves_the_hardly_labelled_group_out() -> None:
+    asking = config()
+    asking = asking.model_copy(update={"calibration": asking.calibration.model_copy(update={"min_coverage": 0.2})})
+    found = uncovered_groups(
+        evidence().counts.cells(),
+        lambda hashes: {h: SIGNATURES[h] for h in hashes},
+        fitted_rules(asking),
+        (),
+        asking,
+    )
+    assert [(group.name, group.coverage) for group in found.groups] == [("region=B", 0.05)]
 
 
 def test_bins_without_labels_are_in_no_fit() -> None:

@@ -95,6 +95,7 @@ def test_state_is_to_be_made_anew_exactly_where_it_would_be_refused(change: dict
         ({"scores": {"attributes": {"a": "a", "b": "b", "c": "c"}}}, Kind.FRESH),
         ({"scores": {"attributes": {"a": "x.a", "b": "b"}}}, Kind.FORWARD),
         ({"serving": {"snapshot_poll": "2s"}}, Kind.HOT),
+        ({"calibration": {"min_coverage": 0.2}}, Kind.FORWARD),
     ],
 )
 def test_what_it_needs(change: dict[str, dict[str, Any]], kind: Kind) -> None:
