@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -62,7 +62,7 @@ class Findings:
     history: list[dict[str, Any]]
     outbox: list[bytes]
     snapshots: dict[str, bytes]
-    """Of every version that the history or an output names."""
+    """Of every version that the history or an output names, and that is not gone."""
 
     @property
     def refused(self) -> list[tuple[str, int, int]]:
@@ -85,8 +85,8 @@ class Findings:
         return resolve(version, document, below)
 
 
-def find(deployed: Deployment) -> Findings:
-    """Reads everything back."""
+def find(deployed: Deployment, gone: Collection[str] = ()) -> Findings:
+    """Reads everything back. `gone`: versions of a generation that was dropped, which outputs may still name."""
     topics, state = deployed.config.topics, deployed.state
     fields = deployed.fields() | state.store.read(("tip", "log_length", "matured_chain", "outbox_sent"))
     panes = range(int(fields["first_pane"] or 0), int(fields["closed"] or -1) + 1)
@@ -97,7 +97,7 @@ def find(deployed: Deployment) -> Findings:
     history = state.snapshots.history()
     served = outputs(deployed)
     named = [version for output in served if (version := output.served["snapshot"])]
-    versions = list(dict.fromkeys([*(move["version"] for move in history), *named]))
+    versions = [v for v in dict.fromkeys([*(move["version"] for move in history), *named]) if v not in gone]
     return Findings(
         scores=read_topic(deployed, topics.scores),
         labels=read_topic(deployed, topics.labels),
