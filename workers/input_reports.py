@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from stream_calib.config import WindowsSection
+
 
 class InputReport(NamedTuple):
     """One input as the monitor that reads it sees it."""
@@ -43,6 +45,18 @@ class IdleLabelInputs:
         self._idle_timeout_ms = idle_timeout_ms
         self._behind_since: dict[str, int] = {}
         """Of the inputs that are at their end and behind -> since when, wall time."""
+
+    @classmethod
+    def of(cls, windows: WindowsSection) -> IdleLabelInputs | None:
+        """As configured; None where none is ever left out: history has no idleness, and silence is no negative."""
+        if windows.idle_timeout_ms is None or windows.missing_label == "negative_at_horizon":
+            return None
+        return cls(windows.idle_timeout_ms)
+
+    @property
+    def behind(self) -> frozenset[str]:
+        """Those that were at their end and behind when it was asked last, left out or not yet."""
+        return frozenset(self._behind_since)
 
     def left_out(self, reports: Mapping[str, InputReport], now_ms: int) -> dict[str, int]:
         """Those to leave out now -> their end positions. To be asked often: it notes who is behind."""

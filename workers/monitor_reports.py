@@ -28,8 +28,7 @@ class MonitorReports:
         """`clock_ms`: wall time."""
         self._windows, self._partitions, self._positions = windows, partitions, positions
         self._clock_ms = clock_ms
-        leaves_out = windows.idle_timeout_ms is not None and windows.missing_label != "negative_at_horizon"
-        self._idle_labels = IdleLabelInputs(windows.idle_timeout_ms or 0) if leaves_out else None
+        self._idle_labels = IdleLabelInputs.of(windows)
         self._idle_since: dict[TopicPartition, int] = {}
         self._others: dict[str, InputReport] = {}
         self._told_at = 0

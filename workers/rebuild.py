@@ -27,11 +27,13 @@ from workers.generation_facts import CURSORS
 from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
 from workers.monitor_partitions import InputPartitions
 from workers.monitored_model import ModelPart, MonitoredModel
+from workers.rebuild_idle import SilentLabels
 from workers.refit import ModelRefit
 from workers.role import wall_clock_ms
 
 _BLOCKS_A_READ, _LABELS_A_READ = 200, 5_000
-_LEASE_WAIT_S = 0.1
+_WAIT_S = 0.1
+_LOOK_EVERY_MS = 1_000
 
 
 class Begin(NamedTuple):
@@ -67,11 +69,19 @@ class Rebuild:
         self.number = self._number()
         self.state: State = state_of(client, config, key, self.number)
         member = member_name()
+        self._silent = SilentLabels(log, config.windows, clock_ms)
         self._model = MonitoredModel(
-            self.state, config, member, clock_ms, self._starts, dict, self._partitions.topic_ids()
+            self.state,
+            config,
+            member,
+            clock_ms,
+            self._starts,
+            lambda: self._silent.left_out,
+            self._partitions.topic_ids(),
         )
         for input_key in self._partitions.keys.values():
             self._model.restart(input_key)
+        self._looked_at = 0
         self._decoder = LabelDecoder(config)
         refitter = Refitter(self.state.store, self.state.snapshots, key, config)
         self._refit = ModelRefit(key, self.state.store, self.state.snapshots, refitter, member)
@@ -85,15 +95,20 @@ class Rebuild:
         parts = [self._part(partition, ends[partition]) for partition in self._within_reach(ends)]
         if parts:
             self._model.apply(parts)
+        waits = self._look_for_silent(at_end=not parts)
         before = self._cursors()
         self._model.advance()
         answered = self._refit.answer(self._clock_ms())
         if not (self._model.closes and self._refit.active):
-            time.sleep(_LEASE_WAIT_S)  # those of a rebuild that was killed end by themselves
+            time.sleep(_WAIT_S)  # those of a rebuild that was killed end by themselves
             return True
         # What came meanwhile is no reason to go on: of a live log there is always something.
         left = any(self._next(partition) < end for partition, end in ends.items())
-        return left or answered is not None or self._cursors() != before
+        if left or answered is not None or self._cursors() != before:
+            return True
+        if waits:
+            time.sleep(_WAIT_S)
+        return waits
 
     def progress(self) -> tuple[int, int]:
         """Records read, and records there are now, over all inputs."""
@@ -161,6 +176,15 @@ class Rebuild:
             return []
         reach = min(clock for _, clock in unread) + self._config.windows.max_input_skew_ms
         return [partition for partition, clock in unread if clock <= reach]
+
+    def _look_for_silent(self, *, at_end: bool) -> bool:
+        """Whether a label partition holds panes up that will be left out before long."""
+        now = self._clock_ms()
+        if not at_end and now - self._looked_at < _LOOK_EVERY_MS:
+            return True
+        self._looked_at = now
+        sides, keys = self._partitions.sides, self._partitions.keys
+        return self._silent.look({p: (i, self._model.marks[i]) for p, i in keys.items() if sides[p.topic] == "l"})
 
     def _part(self, partition: TopicPartition, end: int) -> ModelPart:
         position, first = self._next(partition), self._partitions.start(partition)

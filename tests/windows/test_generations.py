@@ -34,8 +34,9 @@ from stream_calib.windows.generations import (
 from stream_calib.windows.redis_removal import delete_state
 from stream_calib.windows.registration import check_blocks
 from stream_calib.windows.state_store import Commit
+from tests.oracle.offline import Label, Score
 from tests.windows import monitors
-from tests.windows.monitors import A, B, Monitored, monitored
+from tests.windows.monitors import A, B, Monitored, at, monitored
 from workers import cli_state
 from workers.calibrate import Calibrate
 from workers.cli import app
@@ -44,6 +45,7 @@ from workers.generation_changes import drop_generation, switch_to
 from workers.generation_facts import generation_facts
 from workers.model_states import ModelStates
 from workers.rebuild import Rebuild
+from workers.role import wall_clock_ms
 
 pytestmark = pytest.mark.services
 
@@ -219,6 +221,29 @@ def test_a_log_that_is_written_to_all_the_time_is_caught_up_with(m: Monitored, m
     monkeypatch.setattr(m.log, "read", read_and_write)
     done, total = rebuilt(m, changed(m.config, horizon_ms=20_000)).progress()
     assert 0 < done < total
+
+
+@pytest.mark.parametrize("missing_label", ["ignore", "negative_at_horizon"])
+def test_a_label_partition_that_is_silent_holds_a_rebuild_up_no_more_than_the_monitors(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, missing_label: str
+) -> None:
+    windows = {"idle_timeout": "30s", "missing_label": missing_label}
+    with monitored(redis_url, monkeypatch, partitions=2, windows=windows) as m:
+        m.clocks(0, ("blocks",))
+        m.scores(A, 0, *(Score(f"e{i}", at(i), 0.5, ("x",)) for i in range(60)))
+        m.labels(0, *(Label(f"e{i}", at(i + 1), 1) for i in range(60)))
+        m.clocks(70, ("blocks",))
+        m.start()
+        m.until_applied(A)
+        seconds = iter(range(10_000))
+        began = wall_clock_ms() + 60_000
+        work = Rebuild(m.client, m.log, m.config, A, lambda: began + 1_000 * next(seconds))
+        _to_the_end(work)
+        work.close()
+        fields = work.state.store.read(("first_pane", "matured"))
+        first_pane, matured = (int(fields[name] or 0) for name in fields)
+        # The newest label is of second 60: less its lateness (4 s) and the horizon (15 s) that is second 41.
+        assert matured == (at(30) // 10_000 if missing_label == "ignore" else first_pane - 1)
 
 
 def test_alerts_of_times_that_are_over_are_not_sent(m: Monitored) -> None:
