@@ -61,6 +61,8 @@ def load_config(path: Path | str, environ: Mapping[str, str]) -> Config:
         raise ConfigurationError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path}: not TOML: {error}") from error
+    except (ValueError, RecursionError) as error:  # of a number of thousands of digits, of thousands of brackets
+        raise ConfigurationError(f"{path}: not TOML that can be read: {error}") from error
     sources: dict[tuple[int | str, ...], str] = {}
     for name, (section, key) in ENVIRONMENT.items():
         value, table = _from_environment(name, environ), raw.setdefault(section, {})

@@ -12,8 +12,11 @@ from stream_calib.config_models import ScoreScale
 from stream_calib.config_values import DurationMs, FieldPath, Section
 from stream_calib.drift.label_schedule import LabelSchedule
 from stream_calib.errors import ConfigurationError
+from stream_calib.events.keep_rates import LEAST_KEEP_RATE
 
 MAX_ATTRIBUTES = 16
+_LEAST_SAMPLE_RATE = 1e-6
+"""Of less nothing would be left to count."""
 
 _ATTRIBUTE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
@@ -77,7 +80,7 @@ class ScoresSection(Section):
     )
     sample_rate: float = Field(
         default=1.0,
-        gt=0,
+        ge=_LEAST_SAMPLE_RATE,
         le=1,
         description="Share of the event ids that is joined and counted, always the same ones; every score is served",
     )
@@ -193,12 +196,12 @@ class LabelsSection(Section):
     )
     keep_rate_positives: float = Field(
         default=1.0,
-        gt=0,
+        ge=LEAST_KEEP_RATE,
         le=1,
         description="Share of the positives that was kept, where they were thinned before the stream; fits count each"
         " 1 / share times",
     )
-    keep_rate_negatives: float = Field(default=1.0, gt=0, le=1, description="The same for the negatives")
+    keep_rate_negatives: float = Field(default=1.0, ge=LEAST_KEEP_RATE, le=1, description="The same for the negatives")
 
     @model_validator(mode="after")
     def _granularity_has_a_time(self) -> LabelsSection:

@@ -343,6 +343,21 @@ def test_every_fault_is_told_at_once(file: Path) -> None:
     assert "windows.horizon: must be given; there is no default" in faults
 
 
+@pytest.mark.parametrize("value", ["9" * 6_000, "[" * 9_000 + "]" * 9_000], ids=["digits", "brackets"])
+def test_what_python_cannot_read_is_refused(file: Path, value: str) -> None:
+    assert refusal(file, f"a = {value}")[0].startswith("not TOML that can be read")
+
+
+@pytest.mark.parametrize("setting", ["scores.sample_rate", "labels.keep_rate_positives", "labels.keep_rate_negatives"])
+def test_a_share_of_next_to_nothing_is_refused(file: Path, setting: str) -> None:
+    """A row would stand for all others, or there would be none."""
+    section, name = setting.split(".")
+    text = '[model]\nname = "x"\n[windows]\nhorizon = "24h"\n'
+    (fault,) = refusal(file, f"{text}[{section}]\n{name} = 1e-320\n")
+    assert fault.startswith(f"{setting} = ")
+    assert "at least 1e-06" in fault
+
+
 def test_files_that_are_none(file: Path) -> None:
     assert refusal(file, "a = ")[0].startswith("not TOML")
     file.write_bytes(b"# \xff")
