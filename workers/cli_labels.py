@@ -37,7 +37,8 @@ def load_labels(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="NDJSON (.ndjson, .jsonl, .json) or CSV (.csv), packed .gz, .bz2, .xz or .zst.", show_default=False
+            help="NDJSON (.ndjson, .jsonl, .json) or CSV (.csv), packed .gz, .bz2, .xz or .zst; or Parquet (.parquet).",
+            show_default=False,
         ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check, and write nothing.")] = False,
@@ -46,7 +47,7 @@ def load_labels(
 ) -> None:
     """Write labels from files into the labels topic, in the order of their times.
 
-    Fields are read by the paths and units of [labels]; columns of CSV are named as the paths. All files are sorted
+    Fields are read by the paths and units of the section labels; columns are named as the paths. All files are sorted
     together, and each partition gets a clock record at the end. Rows that are no labels are counted and not written;
     the code is then 1. Safe to repeat.
     """

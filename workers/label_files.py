@@ -1,4 +1,4 @@
-"""Files of labels as record values: NDJSON line by line, CSV row by row, packed or not."""
+"""Files of labels as record values: NDJSON line by line, CSV row by row, packed or not, and Parquet."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import zstandard
 
 from stream_calib.config_records import LabelsSection
 from stream_calib.errors import ConfigurationError
+from workers.parquet_labels import parquet_rows
 
 _OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {
     ".gz": gzip.open,
@@ -28,7 +29,7 @@ _OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {
 }
 _ZSTANDARD_STEP = 4_096
 """Bytes; some of them may unpack to ten thousand times as many."""
-_LINES, _TABLE = (".ndjson", ".jsonl", ".json"), ".csv"
+_LINES, _TABLE, _PARQUET = (".ndjson", ".jsonl", ".json"), ".csv", ".parquet"
 _UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, csv.Error, UnicodeDecodeError)
 _JSON_SCALAR = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null")
 
@@ -39,7 +40,7 @@ class LabelRow(NamedTuple):
     file: int
     """Index of the file."""
     line: int
-    """Line from 1, of a CSV row its last one."""
+    """Line from 1, of a CSV row its last one; of Parquet the row from 1."""
     value: bytes
     """The value of its record."""
 
@@ -64,6 +65,12 @@ class LabelFiles:
         for index, path in enumerate(self.paths):
             before, line = self.bytes_read, 0
             packing, kind = _kind(path)
+            if kind == _PARQUET:
+                size = path.stat().st_size
+                for line, share, value in parquet_rows(path, self._labels):
+                    self.bytes_read = before + round(share * size)
+                    yield LabelRow(index, line, value)
+                continue
             try:
                 with path.open("rb") as raw:
                     content: Any = _OPENERS[packing](raw) if packing else raw
@@ -154,13 +161,13 @@ class _Zstandard(io.RawIOBase):
 
 
 def _kind(path: Path) -> tuple[str, str]:
-    """How the file is packed ("": not), and what it is. Raises ConfigurationError where neither NDJSON nor CSV."""
+    """How the file is packed ("": not), and what it is. Raises ConfigurationError where it is of no kind read here."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packing = suffixes.pop() if suffixes and suffixes[-1] in _OPENERS else ""
     kind = suffixes[-1] if suffixes else ""
-    if kind not in (*_LINES, _TABLE):
+    if kind not in (*_LINES, _TABLE) and (kind, packing) != (_PARQUET, ""):
         raise ConfigurationError(
             f"{path}: of no kind that is read here; name it .ndjson, .jsonl, .json (an object a line) or .csv, packed"
-            f" {', '.join(_OPENERS)}, or convert it"
+            f" {', '.join(_OPENERS)}, or .parquet, not packed, or convert it"
         )
     return packing, kind

@@ -274,7 +274,9 @@ def test_a_log_that_goes_away_is_an_error_without_clock_records(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("labels.parquet", b"PAR1", r"labels\.parquet: of no kind that is read here; name it \.ndjson"),
+        ("labels.orc", b"ORC", r"labels\.orc: of no kind that is read here; name it \.ndjson"),
+        ("labels.parquet.gz", b"", r"labels\.parquet\.gz: of no kind .* or \.parquet, not packed"),
+        ("labels.parquet", b"PAR1", r"labels\.parquet: cannot be read on after row 0: Parquet file size is 4 bytes"),
         ("labels.gz", b"", r"labels\.gz: of no kind that is read here"),
         ("labels.csv", b"event_id,at\n", r"its header line has no column 'label'; the columns are named as the paths"),
         ("labels.csv", b"label,at,event_id,at\n", r"its header line has several columns 'at'"),
