@@ -95,15 +95,15 @@ class Rebuild:
         parts = [self._part(partition, ends[partition]) for partition in self._within_reach(ends)]
         if parts:
             self._model.apply(parts)
-        waits = self._look_for_silent(at_end=not parts)
+        # What came meanwhile is no reason to go on: of a live log there is always something.
+        left = any(self._next(partition) < end for partition, end in ends.items())
+        waits = self._look_for_silent(at_end=not left)
         before = self._cursors()
         self._model.advance()
         answered = self._refit.answer(self._clock_ms())
         if not (self._model.closes and self._refit.active):
             time.sleep(_WAIT_S)  # those of a rebuild that was killed end by themselves
             return True
-        # What came meanwhile is no reason to go on: of a live log there is always something.
-        left = any(self._next(partition) < end for partition, end in ends.items())
         if left or answered is not None or self._cursors() != before:
             return True
         if waits:
@@ -178,10 +178,11 @@ class Rebuild:
         return [partition for partition, clock in unread if clock <= reach]
 
     def _look_for_silent(self, *, at_end: bool) -> bool:
-        """Whether a label partition holds panes up that will be left out before long."""
+        """Whether a label partition holds panes up that will be left out before long; on the way there it is only now
+        and then looked for."""
         now = self._clock_ms()
         if not at_end and now - self._looked_at < _LOOK_EVERY_MS:
-            return True
+            return False
         self._looked_at = now
         sides, keys = self._partitions.sides, self._partitions.keys
         return self._silent.look({p: (i, self._model.marks[i]) for p, i in keys.items() if sides[p.topic] == "l"})
