@@ -89,9 +89,7 @@ def _generation(key: ModelKey, stored: str | None, wanted: str) -> Finding:
     if stored == wanted:
         return Finding("ok", subject, "the state was made under these settings")
     what = f"the state was made under other settings (generation {stored}, these are {wanted})"
-    todo = (
-        "monitor does not start like this: see what differs, and what it needs, with `stream-calib config plan`"
-    )
+    todo = "monitor does not start like this: see what differs, and what it needs, with `stream-calib config plan`"
     return Finding("fail", subject, what, todo)
 
 
