@@ -95,6 +95,7 @@ class _ModelStatus:
                 outcome: sum(r.outcome == outcome for r in reports) for outcome in sorted({r.outcome for r in reports})
             },
             "outcomes": outcomes,
+            "unmatched": self._outcomes.unmatched(),
             "coverage": self._outcomes.coverage()._asdict(),
             "alerts": _plain_alerts(state.store),
             "alerts_to_send": waiting(state.store),

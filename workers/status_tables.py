@@ -67,6 +67,8 @@ def _events(facts: dict[str, Any]) -> Table:
     outcomes = Table(title="Events", title_justify="left", show_header=False)
     for name, n in facts["outcomes"].items():
         outcomes.add_row(name.replace("_", " "), f"{n:,}")
+    for name, n in facts["unmatched"].items():
+        outcomes.add_row(f"not matched: {name.replace('_', ' ')}", f"{n:,}")
     return outcomes
 
 

@@ -11,12 +11,13 @@ from stream_calib.errors import StateError
 from stream_calib.windows.kept_panes import FIELD as KEPT
 from stream_calib.windows.kept_panes import kept_of
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, decode_record
-from stream_calib.windows.shard_store import ShardStore
+from stream_calib.windows.shard_store import UNMATCHED_KINDS, ShardStore
 from stream_calib.windows.state_store import StateStore
 
 _BLOBS_A_READ = 500
 _NAMES = ("accepted", "winners", "labels", "matched", "labelled", "unlabelled")
 _DROPS = ("score_late", "score_skewed", "label_late", "label_skewed", "label_unsampled", "label_after_mature")
+_UNMATCHED = (*UNMATCHED_KINDS, "label_never_scored")
 
 
 class Coverage(NamedTuple):
@@ -73,6 +74,12 @@ class OutcomeTotals:
         now.update(self._shards.counts_after(-1 if self._last is None else self._last))
         now.update(self._shards.counts_before(-1 if self._first is None else self._first))
         return {name: now[name] for name in (*_NAMES, *_DROPS)}
+
+    def unmatched(self) -> dict[str, int]:
+        """label_leaked, label_beyond_horizon, label_never_scored: labels of matured panes that are not matched, by the
+        likely reason. As of the last call of `totals`; apart from it, since the reason is what was still known of the
+        id, which another run over the same logs may know less of."""
+        return {name: self._matured[name] for name in _UNMATCHED}
 
     def coverage(self) -> Coverage:
         """As of the last call of `totals`."""

@@ -17,30 +17,42 @@ from workers.status_tables import model_tables, waits_for
 ODD = "group=[/x] [red] :smile: moved"
 
 
+_ALERT = {"kind": "psi", "severity": "warning", "since_ms": 0, "diagnosis": ODD}
+_PROCESS = {"role": "monitor", "member": "host-1", "age_ms": 5, "facts": {"says": ODD}}
+_FACTS: dict[str, Any] = {
+    "model": "m/1",
+    "generation": "g",
+    "snapshot": None,
+    "snapshot_since_ms": None,
+    "pinned": {"actor": "ann", "time_ms": 1_000, "reason": ODD},
+    "panes": {"first_pane": 1, "closed": None, "matured": 1, "decided": 1},
+    "pane_ms": 3_600_000,
+    "clocks_ms": {"scores": 0, "labels": 60_000},
+    "watermarks_ms": {"scores": 0, "labels": 30_000},
+    "coverage": {"panes": 0, "labelled": 0, "unlabelled": 0},
+    "alerts_to_send": 0,
+    "open_request": None,
+    "refits": {},
+    "outcomes": {"matched": 12},
+    "unmatched": {"label_leaked": 3, "label_beyond_horizon": 0, "label_never_scored": 4_321},
+    "alerts": [_ALERT],
+    "processes": [_PROCESS],
+}
+
+
 def test_brackets_in_values_of_records_are_shown_as_they_are() -> None:
-    alert = {"kind": "psi", "severity": "warning", "since_ms": 0, "diagnosis": ODD}
-    process = {"role": "monitor", "member": "host-1", "age_ms": 5, "facts": {"says": ODD}}
-    facts: dict[str, Any] = {
-        "model": "m/1",
-        "generation": "g",
-        "snapshot": None,
-        "snapshot_since_ms": None,
-        "pinned": {"actor": "ann", "time_ms": 1_000, "reason": ODD},
-        "panes": {"first_pane": 1, "closed": None, "matured": 1, "decided": 1},
-        "pane_ms": 3_600_000,
-        "clocks_ms": {"scores": 0, "labels": 60_000},
-        "watermarks_ms": {"scores": 0, "labels": 30_000},
-        "coverage": {"panes": 0, "labelled": 0, "unlabelled": 0},
-        "alerts_to_send": 0,
-        "open_request": None,
-        "refits": {},
-        "outcomes": {},
-        "alerts": [alert],
-        "processes": [process],
-    }
     with console.capture() as shown:
-        console.print(*model_tables(facts, 60_000), sep="\n", width=200)
+        console.print(*model_tables(_FACTS, 60_000), sep="\n", width=200)
     assert shown.get().count(ODD) == 3
+
+
+def test_status_says_why_labels_are_not_matched() -> None:
+    with console.capture() as shown:
+        console.print(*model_tables(_FACTS, 60_000), sep="\n", width=200)
+    rows = {line.split("│")[1].strip(): line.split("│")[2].strip() for line in shown.get().splitlines() if "│" in line}
+    assert rows["matched"] == "12"
+    assert rows["not matched: label leaked"] == "3"
+    assert rows["not matched: label never scored"] == "4,321"
 
 
 def test_brackets_in_a_reason_are_shown_as_they_are() -> None:
