@@ -28,7 +28,8 @@ NEEDS_STATE = 3
 _SUMMARY = {
     Kind.HOT: "no rebuild: start the roles again",
     Kind.FORWARD: "no rebuild: start the roles again; what is marked forward-only holds from then on",
-    Kind.REBUILD: "the state must be rebuilt first: `stream-calib state rebuild`, then `stream-calib state switch`",
+    Kind.REBUILD: "the state must be rebuilt first: `stream-calib state rebuild --config {new}`, which names the"
+    " generation, then `stream-calib state switch GENERATION --config {new}`",
     Kind.FRESH: "this cannot be rebuilt from the log: give the model another version, or leave the setting as it was",
 }
 
@@ -62,7 +63,7 @@ def plan_change(
         )
     elif changes:
         _print(found)
-        console.print(_SUMMARY[need])
+        console.print(_SUMMARY[need].format(new=new))
     else:
         console.print("nothing differs" if against is not None else "nothing that the live state knows of differs")
     if need in (Kind.REBUILD, Kind.FRESH):

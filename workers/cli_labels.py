@@ -126,7 +126,7 @@ def _print(outcome: dict[str, Any]) -> None:
         return
     console.print(f"{outcome['written']:,} labels into {outcome['into']} in {outcome['seconds']:.1f} s")
     if outcome["clock_ms"] is not None:
-        console.print(f"clock of every partition moved to {utc_minute(outcome['clock_ms'])} UTC")
+        console.print(f"clock of every partition is at {utc_minute(outcome['clock_ms'])} UTC or later")
     if outcome["error"] is not None:
         console.print(f"error: {outcome['error']}", style="red")
     if not outcome["finished"]:

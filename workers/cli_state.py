@@ -52,8 +52,8 @@ def list_generations(
         )
         return
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in ("model", "generation", "", "made under", "keys", "MB", "first pane (UTC)", "matured", "snapshot"):
-        table.add_column(column)
+    for column in ("model", "no.", "", "made under", "keys", "MB", "first pane (UTC)", "matured", "snapshot"):
+        table.add_column(column, overflow="fold")
     for one in facts:
         table.add_row(*_cells(one))
     console.print(table)
@@ -156,7 +156,7 @@ def _connected(config: Path) -> Iterator[tuple[Config, RedisClient]]:
 def _cells(one: GenerationFacts) -> tuple[str, ...]:
     panes = [one.cursors[name] for name in ("first_pane", "matured")]
     shown = ["" if p is None or one.pane_ms is None else utc_of_pane(p, one.pane_ms) for p in panes]
-    made_under = "" if one.generation is None else f"{one.generation}{' (this file)' if one.ours else ''}"
+    made_under = "no state yet" if one.generation is None else f"{one.generation}{' (this file)' if one.ours else ''}"
     live = "live" if one.live else ""
     size = f"{one.bytes / 1e6:,.1f}"
     return (str(one.key), str(one.number), live, made_under, f"{one.keys:,}", size, *shown, one.snapshot or "")

@@ -224,4 +224,4 @@ def _check_possible(live: State, config: Config) -> None:
     changes = plan_of_content(stored_content(stored), config)
     if fresh := [change for change in changes if change.kind is Kind.FRESH]:
         what = ", ".join(change.setting for change in fresh)
-        raise ConfigurationError(f"{live.model_key} cannot be rebuilt with another {what}: {fresh[0].meaning}")
+        raise ConfigurationError(f"{live.model_key} cannot be rebuilt, because of {what}: {fresh[0].meaning}")

@@ -53,8 +53,7 @@ class AtRest:
 
     def _busy(self, what: str) -> StateError:
         return StateError(
-            f"{what} of {self._state.model_key}: stop the roles {', '.join(WORKERS)} (calibrate may go on), and try"
-            " again"
+            f"{self._state.model_key}: {what}; stop the roles {', '.join(WORKERS)} (calibrate may go on), and try again"
         )
 
     def _release(self) -> None:

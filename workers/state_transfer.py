@@ -134,7 +134,8 @@ def _must_be_empty(client: RedisClient, live: State) -> None:
     if any(value is not None for value in fields.values()) or any(found.marks for found in live.shards.progress()):
         raise StateError(
             f"{live.model_key} has a state here (generation {live.number}), and nothing is written over it: import into"
-            " an empty Redis, or delete it first (`stream-calib models retire --delete-state`)"
+            " an empty Redis, or another database of it; the state of a model key that the configuration does not name"
+            " can be deleted first (`stream-calib models retire NAME VERSION --delete-state`)"
         )
 
 

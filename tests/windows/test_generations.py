@@ -286,7 +286,7 @@ def test_where_retention_was_faster_it_says_so(m: Monitored, monkeypatch: pytest
 @pytest.mark.parametrize("scores", [{"attributes": {"group": "g", "more": "h"}}, {"unit": "customer"}])
 def test_what_is_packed_into_blocks_cannot_be_rebuilt(m: Monitored, scores: dict[str, Any]) -> None:
     new = m.config.model_copy(update={"scores": m.config.scores.model_copy(update=scores)})
-    with pytest.raises(ConfigurationError, match=r"m/1 cannot be rebuilt with another .*another version"):
+    with pytest.raises(ConfigurationError, match=r"m/1 cannot be rebuilt, because of .*another version"):
         Rebuild(m.client, m.log, new, A)
     assert directory_of(m.client, A).look() == Generations()
 

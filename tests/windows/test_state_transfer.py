@@ -248,9 +248,9 @@ def tokens_apart(content: set[Any]) -> set[Any]:
 
 
 def test_while_a_role_is_at_work_nothing_is_exported(m: Monitored, tmp_path: Path) -> None:
-    with pytest.raises(StateError, match=r"monitor .* is at work of m/1: stop the roles monitor, refit, alert"):
+    with pytest.raises(StateError, match=r"m/1: monitor .* is at work; stop the roles monitor, refit, alert"):
         export_states(m.client, m.config, [A], tmp_path / "a.scs")
-    with pytest.raises(StateError, match=r"the lease `closer` is held of m/1"):
+    with pytest.raises(StateError, match=r"m/1: the lease `closer` is held"):
         export_states(m.client, m.config, [A], tmp_path / "a.scs", much_later)
     assert list(tmp_path.iterdir()) == []
 
