@@ -96,6 +96,9 @@ def test_status(served: Deployment) -> None:
     assert facts["panes"]["first_pane"] < facts["panes"]["decided"] == facts["panes"]["matured"]
     assert {process["role"] for process in facts["processes"]} == {"calibrate", "monitor", "refit", "alert"}
     assert facts["outcomes"]["matched"] > 1_000
+    unmatched = facts["outcomes"]["labels"] - facts["outcomes"]["matched"]  # of panes that have not matured, too
+    assert set(facts["unmatched"]) == {"label_leaked", "label_beyond_horizon", "label_never_scored"}
+    assert 0 < sum(facts["unmatched"].values()) <= unmatched
     assert facts["coverage"]["panes"] == 24
     assert 0.9 < facts["coverage"]["labelled"] / (facts["coverage"]["labelled"] + facts["coverage"]["unlabelled"]) <= 1
     assert facts["watermarks_ms"]["scores"] < facts["clocks_ms"]["scores"]
