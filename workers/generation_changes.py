@@ -13,10 +13,14 @@ from stream_calib.redis_clients import RedisClient
 from stream_calib.windows.generations import directory_of, key_part
 from stream_calib.windows.redis_removal import delete_generation
 from stream_calib.windows.redis_shards import RedisShards
+from stream_calib.windows.redis_state import RedisState
 from stream_calib.windows.registration import SEMANTICS, stored_content
 from stream_calib.windows.shard_store import Progress
-from workers.deployment import State, state_of
+from workers.deployment import State, member_name, state_of
+from workers.state_at_rest import LEASES
 from workers.time_text import age
+
+_LEASE_MS = 5_000
 
 
 class Lag(NamedTuple):
@@ -79,15 +83,31 @@ def drop_generation(
 ) -> int:
     """Deletes a generation that is not live; how many keys of the server that were. One that was interrupted goes on.
 
-    Raises StateError where it is live, or nothing is known of it.
+    Raises StateError where it is live, worked on (being rebuilt, or by roles that have not ended since a switch), or
+    nothing is known of it.
     """
     directory = directory_of(client, key)
     found = directory.look()
+    if not 0 <= number <= found.newest:
+        raise StateError(f"there never was a generation {number} of {key}; look at `stream-calib state list`")
+    if number != found.live:
+        _refuse_if_worked_on(RedisState(client, key, key_part(number)), key, number)
     if number in found.kept or number == found.live:
         directory.forget(number)
-    elif not 0 <= number <= found.newest:
-        raise StateError(f"there never was a generation {number} of {key}; look at `stream-calib state list`")
     return delete_generation(client, key, number, before_step)
+
+
+def _refuse_if_worked_on(store: RedisState, key: ModelKey, number: int) -> None:
+    """What would be written to it after the deletion would stay for ever."""
+    me = member_name()
+    for lease in LEASES:
+        token = store.acquire_lease(lease, me, _LEASE_MS)
+        store.release_lease(lease, me)
+        if token is None:
+            raise StateError(
+                f"generation {number} of {key} is worked on, its lease `{lease}` is held: end the rebuild, or the roles"
+                " with the old configuration, and try again in half a minute"
+            )
 
 
 def _least(progress: Sequence[Progress]) -> dict[str, tuple[int, int | None]]:

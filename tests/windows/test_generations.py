@@ -316,6 +316,18 @@ def test_a_generation_is_dropped_whole_and_the_others_stay(m: Monitored) -> None
     assert state_of(m.client, new, A, 1).store.read(("generation",)) == {"generation": None}
 
 
+def test_a_generation_that_is_worked_on_is_not_dropped(m: Monitored) -> None:
+    new = changed(m.config, horizon_ms=20_000)
+    rebuilt(m, new)
+    store = state_of(m.client, new, A, 1).store
+    store.acquire_lease("refit", "another", 60_000)
+    with pytest.raises(StateError, match="generation 1 of m/1 is worked on, its lease `refit` is held"):
+        drop_generation(m.client, A, 1)
+    assert 1 in directory_of(m.client, A).look().kept
+    store.release_lease("refit", "another")
+    assert drop_generation(m.client, A, 1) > 5
+
+
 def test_a_retired_key_loses_all_generations(m: Monitored) -> None:
     rebuilt(m, changed(m.config, horizon_ms=20_000))
     assert delete_state(m.client, A, lambda: None) > 20
