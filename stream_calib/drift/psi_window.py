@@ -50,6 +50,11 @@ class PsiWindow:
         return self._kept[-1][0] if self._kept else None
 
     @property
+    def oldest(self) -> int | None:
+        """The first pane that is kept."""
+        return self._kept[0][0] if self._kept else None
+
+    @property
     def newest_rows(self) -> int:
         """Rows of the last pane pushed."""
         return int(self._kept[-1][3].sum()) if self._kept else 0

@@ -75,8 +75,9 @@ class Decider:
         """Closed panes whose scored cells must be pushed before `pane` is decided. After a jump, the whole window."""
         last = pane + self.horizon_panes
         first = max(last - self._window.panes + 1, self._first_pane)
-        newest = self._window.newest
-        if newest is not None and first - 1 <= newest <= last:
+        oldest, newest = self._window.oldest, self._window.newest
+        # A window that was being filled when the state went back may begin too late.
+        if oldest is not None and newest is not None and oldest <= first and first - 1 <= newest <= last:
             return range(newest + 1, last + 1)
         self._window.clear()
         return range(first, last + 1)

@@ -38,7 +38,7 @@ class ChainDecider:
         last = pane + self._horizon_panes
         first = max(last - WINDOW_PANES + 1, self.first_pane)
         newest = max(self._window, default=None)
-        if newest is not None and first - 1 <= newest <= last:
+        if newest is not None and min(self._window) <= first and first - 1 <= newest <= last:
             return range(newest + 1, last + 1)
         self._window.clear()
         return range(first, last + 1)

@@ -71,6 +71,15 @@ def test_panes_needed_are_named_and_asked_for() -> None:
     assert made.missing(FIRST_PANE + 30) == range(FIRST_PANE + 9, FIRST_PANE + 33)
 
 
+def test_a_window_that_was_filled_in_part_when_the_state_went_back_is_filled_anew() -> None:
+    made = decider()
+    whole = made.missing(FIRST_PANE + 60)
+    for pane in whole[:-1]:
+        made.push(pane, EMPTY_SCORED)
+    assert made.missing(FIRST_PANE + 60) == whole[-1:], "it goes on"
+    assert made.missing(FIRST_PANE + 59) == range(whole[0] - 1, whole[-1])
+
+
 def test_nothing_is_decided_while_a_request_is_open() -> None:
     world = World(config())
     while world.store.log().open_request is None:
