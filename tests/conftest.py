@@ -1,12 +1,15 @@
-"""What all tests share: real servers, and the marker of the tests that need them."""
+"""What all tests share: real servers, the marker of the tests that need them, and a log that no test leaves changed."""
 
 from __future__ import annotations
+
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
 
 from tests import kafka_services, services
 from tests.kafka_services import kafka_bootstrap, own_kafka
+from tests.logging_state import logging_as_before
 from tests.services import (
     cluster_client,
     own_cluster,
@@ -45,3 +48,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and services.SERVICE_FIXTURES.intersection(item.fixturenames):
             item.add_marker(pytest.mark.services)
+
+
+@pytest.hookimpl(wrapper=True)  # around the test's fixtures too: those of a module may run commands
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    with logging_as_before():
+        return (yield)

@@ -6,24 +6,11 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from stream_calib.config_connections import TelemetrySection
 from workers.logs import JsonFormatter, LibraryRepeats, TextFormatter, masked, set_up_logging
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level, hook = root.handlers[:], root.level, threading.excepthook
-    yield
-    root.handlers[:], root.level = handlers, level
-    logging.captureWarnings(False)
-    threading.excepthook = hook
-    for name in ("kafka", "redis", "uvicorn"):
-        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 def record(message: str, *args: object, thread: str = "MainThread", **fields: object) -> logging.LogRecord:
