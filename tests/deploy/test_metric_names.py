@@ -62,6 +62,7 @@ def test_every_metric_of_trouble_is_watched() -> None:
         "stream_calib_records_written_total",
         "stream_calib_rows_applied_total",
         "stream_calib_score_oddities_total",
+        "stream_calib_scores_not_counted_total",
         "stream_calib_score_tombstones_total",
         "stream_calib_snapshot_info",
         "stream_calib_state_call_seconds_count",

@@ -251,7 +251,7 @@ def test_doctor_of_a_deployment_at_work(served: Deployment) -> None:
         "alert",
     ):
         assert found[subject]["level"] == "ok", found[subject]
-    assert "cells, which are kept" in found["memory needed"]["what"]
+    assert "of cells" in found["memory needed"]["what"]
     too_much = served.command("doctor", "--rate", "1e9")
     assert too_much.returncode == 1
     assert "fail memory needed" in too_much.stdout

@@ -15,6 +15,7 @@ from tests.integration.expectation import (
     check_reproduced,
 )
 from tests.integration.findings import Findings
+from tests.windows.expectation import UNMATCHED
 
 pytestmark = pytest.mark.services
 Run = tuple[Findings, Config]
@@ -81,5 +82,11 @@ def test_cells_with_several_processes_of_each_role(month_run: Run, wide_run: Run
 
 
 def _records(found: Findings) -> dict[int, dict[str, object]]:
-    """Pane records without the places to start again from: topics have ids, and batches sizes, of their own."""
-    return {pane: structs.asdict(structs.replace(record, entries={})) for pane, record in found.pane_records.items()}
+    """Pane records without the places to start again from: topics have ids, and batches sizes, of their own. Why labels
+    are unmatched is told as far as a shard knew when they came; how many of them is exact."""
+    found_records = {}
+    for pane, record in found.pane_records.items():
+        counts = {kind: n for kind, n in record.counts.items() if kind not in UNMATCHED}
+        unmatched = sum(record.counts.get(kind, 0) for kind in UNMATCHED)
+        found_records[pane] = structs.asdict(structs.replace(record, entries={}, counts=counts)) | {"u": unmatched}
+    return found_records
