@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tests.integration.harness import Deployment, RoleProcess
 SESSION_S = 4.0
 STILL_FOR_S = SESSION_S + 1.5
 _MODULE = "tests.crash.hasty_refit"
+_END_WITHIN_S = 60.0
+"""A process that cannot end in good order ends by itself after 20 s."""
 
 
 @dataclass
@@ -104,6 +107,28 @@ class Processes:
         elif time.monotonic() >= one.goes_on_at_s:
             one.goes_on_at_s = None
             one.process.resume()
+
+    def tell_to_end(self) -> list[RoleProcess]:
+        """Asks those that are at work, and are to meet nothing more, to end in good order, which is when leases are
+        given up; `ended` waits for what this returns. `look` is not to be called any more."""
+        told = []
+        for one in self._slots:
+            process = one.process
+            if one.met is not None or one.told_to_end or process.process.poll() is not None:
+                continue
+            if not _is_at_work(process.output):
+                continue  # before that a signal may end it at once
+            if one.goes_on_at_s is not None:
+                process.resume()
+            process.process.send_signal(signal.SIGTERM)
+            told.append(process)
+        return told
+
+    def ended(self, told: Iterable[RoleProcess]) -> None:
+        """Waits for the end of them. Raises AssertionError where one ends in another way than it was asked to."""
+        for one in told:
+            code = one.process.wait(_END_WITHIN_S)
+            assert _left(code, one.output), f"{one.output.name} ended with {code}:\n{one.last_words()}"
 
     def reached(self) -> set[str]:
         """Fault points that processes came to which were not to stop at one."""

@@ -90,8 +90,11 @@ class Run:
             self._write_end()
             self._finish()
             self.happened += self._processes.happened
+            told = self._processes.tell_to_end()  # what is found does not change by it any more
+            found = find(self._deployed)
+            self._processes.ended(told)
             self.reached = self._processes.reached()
-            return find(self._deployed), self._deployed
+            return found, self._deployed
 
     def _deployment(self, state: StateServers) -> Deployment:
         """Its own log is through kafka-python, whatever the roles use: only they are on trial."""
