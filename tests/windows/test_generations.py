@@ -368,6 +368,11 @@ def test_the_commands(m: Monitored, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout.count('"live": true') == 2
     done = run("drop", "0", "--version", "1", "--yes")
+    assert done.exit_code == 1
+    assert "its lease `closer` is held" in done.output
+    for monitor in list(m.monitors):
+        m.stop(monitor)
+    done = run("drop", "0", "--version", "1", "--yes")
     assert done.exit_code == 0, done.output
     done = run("drop", "1", "--version", "1", "--yes")
     assert done.exit_code == 1
