@@ -20,6 +20,7 @@ from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
 from workers import monitored_model
 from workers.monitor import Monitor
+from workers.monitor_commits import PositionCommits
 from workers.monitor_inputs import ReadBlocks, ReadLabels
 
 STEP = "rest of the step"
@@ -36,7 +37,7 @@ _STAGES: tuple[tuple[Any, str, str], ...] = (
     (intake, "_calls", "share out to shards"),
     (redis_calls, "apply_call", "pack"),
     (RedisShards, "apply", "round trip of apply"),
-    (Monitor, "_commit_positions", "commit positions"),
+    (PositionCommits, "commit", "commit positions"),
     (Closer, "advance", "commit, decide"),
     (closer, "read_scored", "close"),
     (closer, "read_matured", "mature"),

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from benchmarks.join import GOALS, judged
-from benchmarks.join_stages import StageClock
+from benchmarks.join_stages import STAGES, StageClock, stage_clock
 from benchmarks.join_traffic import FIRST_PANE, HOUR_MS, LABEL_LAG_PANES, PARTITIONS, Part, Traffic
 from stream_calib.config import TopicsSection
 from stream_calib.events.blocks import unpack
@@ -117,3 +117,8 @@ def test_goals_are_judged_in_their_direction(name: str, better: float) -> None:
     goal = GOALS[name].value
     for value, met in ((goal, True), (goal * better, True), (goal / better, False)):
         assert judged({name: value, "something else": 1.0}) == {name: {"goal": goal, "value": value, "met": met}}
+
+
+def test_every_stage_of_a_batch_is_a_function_that_is_there() -> None:
+    with stage_clock() as clock:
+        assert set(clock.times()) == set(STAGES)
