@@ -8,7 +8,7 @@ hash chains at every use.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from stream_calib.errors import StateError
 from stream_calib.snapshot.decision_log import DecisionLog
@@ -21,7 +21,10 @@ from stream_calib.windows.registration import INPUTS, inputs_of, recorded_inputs
 from stream_calib.windows.shard_store import Inputs
 from stream_calib.windows.state_store import StateStore
 
-_CACHED_PANES = 512
+_CACHED_CELLS = 1_000_000
+"""Of each kind: some tens of megabytes. What is not kept is read again."""
+
+Value = TypeVar("Value")
 
 
 class Cursors(NamedTuple):
@@ -50,8 +53,8 @@ class Committed:
         self._state = state
         self._log = DecisionLog()
         self._inputs = Inputs((), ())
-        self._scored: OrderedDict[int, ScoredCells] = OrderedDict()
-        self._matured: OrderedDict[int, tuple[MaturedCells, str]] = OrderedDict()
+        self._scored = _Newest[ScoredCells]()
+        self._matured = _Newest[tuple[MaturedCells, str]]()
 
     def cursors(self) -> Cursors | None:
         """None before the generation's first pane is known."""
@@ -101,9 +104,11 @@ class Committed:
 
     def scored_cells(self, pane: int) -> ScoredCells:
         """Scored cells of a closed pane."""
-        if pane not in self._scored:
-            self.remember_scored(pane, ScoredCells.unpack(self._blob(PaneNames.of(pane).scored)))
-        return self._scored[pane]
+        known = self._scored.get(pane)
+        if known is None:
+            known = ScoredCells.unpack(self._blob(PaneNames.of(pane).scored))
+            self.remember_scored(pane, known)
+        return known
 
     def matured_cells(self, pane: int) -> tuple[MaturedCells, str]:
         """Matured cells of a pane, and the chain hash up to it."""
@@ -119,10 +124,10 @@ class Committed:
         return decode_record(self._blob(PaneNames.of(pane).record))
 
     def remember_scored(self, pane: int, cells: ScoredCells) -> None:
-        _keep(self._scored, pane, cells)
+        self._scored.keep(pane, cells, len(cells.signature))
 
     def remember_matured(self, pane: int, cells: MaturedCells, chain_hash: str) -> None:
-        _keep(self._matured, pane, (cells, chain_hash))
+        self._matured.keep(pane, (cells, chain_hash), len(cells.signature))
 
     def _blob(self, name: str) -> bytes:
         (blob,) = self._state.blobs([name])
@@ -134,10 +139,24 @@ class Committed:
         return blob
 
 
-Value = TypeVar("Value")
+class _Newest(Generic[Value]):
+    """What was kept last of panes, as long as it has few enough cells together."""
 
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, tuple[Value, int]] = OrderedDict()
+        self._cells = 0
 
-def _keep(cache: OrderedDict[int, Value], pane: int, value: Value) -> None:
-    cache[pane] = value
-    while len(cache) > _CACHED_PANES:
-        cache.popitem(last=False)
+    def get(self, pane: int) -> Value | None:
+        """None where it is not kept."""
+        found = self._kept.get(pane)
+        return None if found is None else found[0]
+
+    def keep(self, pane: int, value: Value, cells: int) -> None:
+        """In place of what was kept of the pane."""
+        size = cells + 1  # empty panes are not for nothing
+        _, before = self._kept.pop(pane, (None, 0))
+        self._kept[pane] = value, size
+        self._cells += size - before
+        while self._cells > _CACHED_CELLS and len(self._kept) > 1:
+            _, (_, dropped) = self._kept.popitem(last=False)
+            self._cells -= dropped
