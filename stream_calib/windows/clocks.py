@@ -14,6 +14,14 @@ NO_CLOCK = np.iinfo(np.int64).min // 2
 """Minus infinity, with room to subtract a lateness."""
 
 
+def clock_around(moves_to_ms: NDArray[np.int64], clock_ms: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The clock (n,) before and after each of n items that move it to these times, and never back; NO_CLOCK before the
+    first one. `clock_ms`: before them all."""
+    start = NO_CLOCK if clock_ms is None else clock_ms
+    clock = np.maximum.accumulate(np.concatenate([[start], moves_to_ms]))
+    return clock[:-1], clock[1:]
+
+
 class Judged(NamedTuple):
     """Columns of shape (n,) for n items of one partition in order."""
 
@@ -41,11 +49,8 @@ def judge(
         skewed = np.zeros(len(event_time_ms), dtype=bool)
     else:
         skewed = event_time_ms > append_time_ms + max_clock_skew_ms
-    start = NO_CLOCK if clock_ms is None else clock_ms
     # A late event is below the clock, so it may stay in the running maximum.
-    counted = np.where(skewed, NO_CLOCK, event_time_ms)
-    clock = np.maximum.accumulate(np.concatenate([[start], counted]))
-    before, after = clock[:-1], clock[1:]
+    before, after = clock_around(np.where(skewed, NO_CLOCK, event_time_ms), clock_ms)
     late = ~skewed & (event_time_ms < before - lateness_ms)
     return Judged(late, skewed, before, after)
 
@@ -74,9 +79,7 @@ def judge_by_broker(
     With c the clock before a label, panes that end by c - lateness - horizon have matured by it. A label is late when
     no score that it could join (before it, by at most the horizon) is in a later pane. None is skewed.
     """
-    start = NO_CLOCK if clock_ms is None else clock_ms
-    clock = np.maximum.accumulate(np.concatenate([[start], moves_to_ms]))
-    before, after = clock[:-1], clock[1:]
+    before, after = clock_around(moves_to_ms, clock_ms)
     matured_ms = before - settings.label_lateness_ms - settings.horizon_ms
     from_ms = np.maximum(matured_ms // settings.pane_ms * settings.pane_ms, 0)
     late = is_label & (from_ms >= event_time_ms)

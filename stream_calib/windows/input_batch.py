@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stream_calib.events.contracts import TOMBSTONE_TIME_MS
 from stream_calib.events.identity import sampled, shards
-from stream_calib.windows.clocks import NO_CLOCK, Judged, JudgedByBroker, judge, judge_by_broker
+from stream_calib.windows.clocks import NO_CLOCK, Judged, JudgedByBroker, clock_around, judge, judge_by_broker
 from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
 from stream_calib.windows.row_codec import EMPTY_ROWS
 from stream_calib.windows.shard_store import Entry, LabelRows, Mark, ScoreRows
@@ -125,7 +125,8 @@ def judge_records(
     judged: Judged | JudgedByBroker
     if by_broker:
         moves_to = np.where(is_row, append_time, item_time)
-        item_time = np.where(tombstone, _granule_ends(moves_to, clock_ms, settings), item_time)
+        granule_end = settings.granule_end_ms(clock_around(moves_to, clock_ms)[1])
+        item_time = np.where(tombstone, granule_end, item_time)
         judged = judge_by_broker(item_time, moves_to, is_row, clock_ms, settings)
         late, skewed = judged.late, np.zeros(len(order), dtype=bool)
     else:
@@ -185,12 +186,6 @@ def judge_records(
         entries,
         _first_clock(judged.clock_after) if clock_ms is None else None,
     )
-
-
-def _granule_ends(moves_to_ms: NDArray[np.int64], clock_ms: int | None, settings: PaneSettings) -> NDArray[np.int64]:
-    """(n,) the end of the granule that the broker clock is in after each item."""
-    start = NO_CLOCK if clock_ms is None else clock_ms
-    return settings.granule_end_ms(np.maximum(np.maximum.accumulate(moves_to_ms), start))
 
 
 def _ahead(
