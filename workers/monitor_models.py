@@ -12,6 +12,7 @@ from stream_calib.config_identity import configured_keys
 from stream_calib.errors import StateError, StateUnavailableError, TopicRecreatedError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
+from stream_calib.windows.clocks import least_of_all
 from stream_calib.windows.model_registry import ModelRegistry
 from stream_calib.windows.new_model import starts_beside
 from stream_calib.windows.registration import INPUTS
@@ -167,9 +168,7 @@ class MonitorModels:
 
     def clock_ms(self, input_key: str) -> int | None:
         """The least clock over the model keys, None where one has none."""
-        clocks = [model.marks[input_key].clock_ms for model in self.served.values()]
-        known = [clock for clock in clocks if clock is not None]
-        return min(known) if known and len(known) == len(clocks) else None
+        return least_of_all([model.marks[input_key].clock_ms for model in self.served.values()])
 
     def apply(self, parts_of: Callable[[ModelKey], list[ModelPart]]) -> set[str]:
         """Brings each model key what it lacks; inputs that must be read again."""

@@ -3,6 +3,7 @@ time at which the log took a record. A record is late or skewed against that clo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,12 @@ def clock_around(moves_to_ms: NDArray[np.int64], clock_ms: int | None) -> tuple[
     start = NO_CLOCK if clock_ms is None else clock_ms
     clock = np.maximum.accumulate(np.concatenate([[start], moves_to_ms]))
     return clock[:-1], clock[1:]
+
+
+def least_of_all(values: Sequence[int | None]) -> int | None:
+    """The least, None where one is not known, or there is none: what is not known counts as minus infinity."""
+    known = [value for value in values if value is not None]
+    return min(known) if known and len(known) == len(values) else None
 
 
 class Judged(NamedTuple):

@@ -14,8 +14,8 @@ from stream_calib import fault_points
 from stream_calib.errors import StateError, StateUnavailableError
 from stream_calib.snapshot.decision_log import DecisionLog, Expired, Request, chain
 from stream_calib.windows.cells import MaturedCells, ScoredCells
+from stream_calib.windows.clocks import least_of_all
 from stream_calib.windows.committed import Committed, Cursors
-from stream_calib.windows.kept_panes import least_removed
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, chained
 from stream_calib.windows.shard_store import Progress, ReadGuard, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
@@ -107,7 +107,7 @@ class Closer:
             decided = self._decide()
             self._remove(shards)
             if decided and self._retention is not None:
-                self._retention.advance(least_removed([shard.removed for shard in shards]))
+                self._retention.advance(least_of_all([shard.removed for shard in shards]))
         except _MovedOnError:
             return True
         return closed or matured or decided

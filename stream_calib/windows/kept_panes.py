@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -39,9 +39,3 @@ def kept_of(fields: Mapping[str, str | None]) -> KeptPanes | None:
         raise StateError(
             f"the field {FIELD} cannot be read ({error}): the model key's state is damaged; restore it from a backup"
         ) from error
-
-
-def least_removed(removed: Sequence[int | None]) -> int | None:
-    """Of the shards."""
-    known = [pane for pane in removed if pane is not None]
-    return min(known) if known and len(known) == len(removed) else None

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.errors import PaneGoneError
+from stream_calib.windows.clocks import least_of_all
 from stream_calib.windows.join_entry import Outcome, Version, best_label, outcome
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.row_codec import decode_rows, encode_rows
@@ -61,9 +62,8 @@ class _Shard:
         return self.registered[0] > len(inputs.scores) or self.registered[1] > len(inputs.labels)
 
     def low(self, inputs: Sequence[str], lateness_ms: int, excluded: Mapping[str, int]) -> int:
-        clocks = [self.marks[i].clock_ms if i in self.marks else None for i in inputs if i not in excluded]
-        known = [c for c in clocks if c is not None]
-        return min(known) - lateness_ms if known and len(known) == len(clocks) else -1
+        least = least_of_all([self.marks[i].clock_ms if i in self.marks else None for i in inputs if i not in excluded])
+        return -1 if least is None else least - lateness_ms
 
 
 class MemoryShards(ShardStore):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from stream_calib.windows.clocks import least_of_all
 from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
 from stream_calib.windows.shard_store import Progress
 
@@ -14,7 +15,7 @@ from stream_calib.windows.shard_store import Progress
 def first_pane(shards: Sequence[Progress], scores: Sequence[str], settings: PaneSettings) -> int | None:
     """A generation's first pane; None until every score input has had its first event on every shard."""
     firsts = [s.marks[i].first_clock_ms if i in s.marks else None for s in shards for i in scores]
-    least = _least(firsts)
+    least = least_of_all(firsts)
     return None if least is None else settings.first_pane(least)
 
 
@@ -23,7 +24,9 @@ def watermark(
 ) -> int | None:
     """Epoch milliseconds: the least clock of the inputs of one side, but for the excluded ones, minus its lateness;
     None where one has no clock on some shard, or none is left."""
-    least = _least([s.marks[i].clock_ms if i in s.marks else None for s in shards for i in inputs if i not in excluded])
+    least = least_of_all(
+        [s.marks[i].clock_ms if i in s.marks else None for s in shards for i in inputs if i not in excluded]
+    )
     return None if least is None else least - settings.lateness_ms(inputs[0][0])
 
 
@@ -41,11 +44,6 @@ def last_to_mature(shards: Sequence[Progress], scores_ms: int, labels_ms: int, s
     end = _end(shards, scores_ms, settings)
     last = _last_ended(min(scores_ms, labels_ms) - settings.horizon_ms, settings)
     return last if end is None else min(last, end)
-
-
-def _least(clocks: Sequence[int | None]) -> int | None:
-    known = [clock for clock in clocks if clock is not None]
-    return min(known) if known and len(known) == len(clocks) else None
 
 
 def _last_ended(time_ms: int, settings: PaneSettings) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stream_calib.errors import StateError
 from stream_calib.events.identity import shards
 from stream_calib.windows.cells import MaturedCells, ScoredCells
-from stream_calib.windows.clocks import NO_CLOCK, judge
+from stream_calib.windows.clocks import NO_CLOCK, judge, least_of_all
 from stream_calib.windows.input_batch import LATE, InputBatch, judge_records
 from stream_calib.windows.intake import Intake, concatenate_scores
 from stream_calib.windows.join_entry import (
@@ -330,3 +330,9 @@ def test_no_rows_make_no_winners() -> None:
 def test_judging_no_records_keeps_the_clock() -> None:
     empty = judge_records(S, records("s", [], 5), at(3), 2, SETTINGS)
     assert (empty.mark, empty.entries, empty.first_clock_ms) == (Mark(5, at(3)), [], None)
+
+
+def test_the_least_of_all_is_known_where_all_are() -> None:
+    assert least_of_all([3, 1, 2]) == 1
+    assert least_of_all([3, None]) is None
+    assert least_of_all([]) is None

@@ -17,7 +17,7 @@ from stream_calib.snapshot.decision_log import DecisionLog, Manual, Pin, Request
 from stream_calib.snapshot.log_reader import LogReader, begun
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.cells import MaturedCells
-from stream_calib.windows.kept_panes import kept_of, least_removed
+from stream_calib.windows.kept_panes import kept_of
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, chained
 from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS, Commit, StateStore
@@ -148,12 +148,6 @@ def test_without_the_checkpoint_nothing_goes() -> None:
     assert not Retention(world.state, other).advance(10**9)
     assert retention.advance(10**9)
     assert world.kept() == FIRST + 28
-
-
-def test_least_removed() -> None:
-    assert least_removed([3, 1, 2]) == 1
-    assert least_removed([3, None]) is None
-    assert least_removed([]) is None
 
 
 # --- lists
