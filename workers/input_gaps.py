@@ -12,10 +12,9 @@ from collections.abc import Mapping
 import msgspec
 
 from stream_calib import metrics
-from stream_calib.alerts.model import SEVERITY, Alert, AlertKind
+from stream_calib.alerts.model import Alert, AlertKind, AlertState, alert_of
 from stream_calib.errors import PositionLostError, StateError
 from stream_calib.events.contracts import ModelKey
-from stream_calib.snapshot.canonical import content_id
 from stream_calib.windows.state_store import Commit, StateStore
 
 _LOG = logging.getLogger(__name__)
@@ -91,16 +90,14 @@ class InputGaps:
             alerts = [self._alert(gap, "close", now_ms, why).encode() for gap in waiting[:past]]
             self._state.commit(Commit({_CLOSED: fields[_CLOSED]}, {_CLOSED: str(closed + past)}, {"outbox": alerts}))
 
-    def _alert(self, gap: Gap, state: str, now_ms: int, diagnosis: str) -> Alert:
+    def _alert(self, gap: Gap, state: AlertState, now_ms: int, diagnosis: str) -> Alert:
         where = f"{gap.role}:{gap.topic}-{gap.partition}"
-        return Alert(
-            id=content_id(*self._scope, _KIND, state, where, gap.topic_id, gap.first, gap.end),
-            dedup_key=f"{self._scope}:{_KIND}:{where}",
-            kind=_KIND,
-            severity=SEVERITY[_KIND],
-            state="open" if state == "open" else "close",
-            model=self._scope.model,
-            model_version=self._scope.version,
+        return alert_of(
+            self._scope,
+            _KIND,
+            state,
+            (_KIND, state, where, gap.topic_id, gap.first, gap.end),
+            subject=where,
             pane=now_ms // self._pane_ms,
             since_ms=gap.time_ms,
             evidence=msgspec.to_builtins(gap),

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from stream_calib.alerts.model import SEVERITY, Alert, AlertKind, AlertState
+from stream_calib.alerts import standing
+from stream_calib.alerts.model import Alert, AlertKind, AlertState, alert_of
 from stream_calib.config import Config
-from stream_calib.snapshot.canonical import content_id
 from stream_calib.transport.port import Log, TopicPartition
 from stream_calib.windows.model_registry import deployment_scope
 from stream_calib.windows.state_store import Commit, StateStore
@@ -54,38 +54,38 @@ class LabelSilence:
         since_ms = self._due.must_have_come_since_ms(now_ms)
         if since_ms < int(watched):
             return
-        number, _, opened = (found[FIELD] or "0:").partition(":")
+        is_open = standing.open_since_ms(found[FIELD]) is not None
         if self._has_come_since(since_ms):
-            if opened:
-                self._change(found[FIELD], f"{number}:", "close", int(number), int(opened), "labels have come again")
-        elif not opened:
+            if is_open:
+                self._change(found[FIELD], None, "labels have come again")
+        elif not is_open:
             due = self._due.due_ms(now_ms)
             what = f"which was due at {utc_minute(due)}" if self._due.times else f"for {age(now_ms - since_ms)}"
             text = (
                 f"no label has come to {self._topic} {what}: no pane matures, and nothing is refitted, until some"
                 " come; look at what produces them (labels.schedule and labels.schedule_grace say when they are due)"
             )
-            self._change(found[FIELD], f"{int(number) + 1}:{since_ms}", "open", int(number) + 1, since_ms, text)
+            self._change(found[FIELD], since_ms, text)
 
     def _has_come_since(self, time_ms: int) -> bool:
         partitions = [TopicPartition(self._topic, p) for p in range(self._log.partitions(self._topic))]
         return any(self._log.offset_at(p, time_ms) < self._log.end_offset(p) for p in partitions)
 
-    def _change(
-        self, before: str | None, after: str, state: AlertState, number: int, since_ms: int, diagnosis: str
-    ) -> None:
-        alert = Alert(
-            id=content_id(*self._scope, _KIND, state, self._topic, number),
-            dedup_key=f"{self._scope}:{_KIND}:{self._topic}",
-            kind=_KIND,
-            severity=SEVERITY[_KIND],
-            state=state,
-            model=self._scope.model,
-            model_version=self._scope.version,
-            pane=since_ms // self._pane_ms,
-            since_ms=since_ms,
-            evidence={"topic": self._topic},
-            diagnosis=diagnosis,
-        )
-        if self._state.commit(Commit({FIELD: before}, {FIELD: after}, {"outbox": [alert.encode()]})):
-            _LOG.log(logging.ERROR if state == "open" else logging.INFO, "%s", diagnosis)
+    def _change(self, before: str | None, since_ms: int | None, diagnosis: str) -> None:
+        """Opens as of `since_ms`, or closes (None)."""
+
+        def event(state: AlertState, times: int, since_ms: int) -> Alert:
+            return alert_of(
+                self._scope,
+                _KIND,
+                state,
+                (_KIND, state, self._topic, times),
+                subject=self._topic,
+                pane=since_ms // self._pane_ms,
+                since_ms=since_ms,
+                diagnosis=diagnosis,
+                evidence={"topic": self._topic},
+            )
+
+        if standing.change(self._state, {FIELD: before}, FIELD, since_ms, event):
+            _LOG.log(logging.INFO if since_ms is None else logging.ERROR, "%s", diagnosis)

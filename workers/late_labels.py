@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 
-from stream_calib.alerts.model import SEVERITY, Alert, AlertKind, AlertState
+from stream_calib.alerts import standing
+from stream_calib.alerts.model import Alert, AlertKind, AlertState, alert_of
 from stream_calib.config import Config
 from stream_calib.config_values import duration_text
 from stream_calib.events.contracts import ModelKey
-from stream_calib.snapshot.canonical import content_id
 from stream_calib.windows.shard_store import ShardStore
-from stream_calib.windows.state_store import Commit, StateStore
+from stream_calib.windows.state_store import StateStore
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,15 +47,13 @@ class LateLabels:
         counts = self._shards.counts_after(matured)
         late = counts.get("label_late", 0)
         came = late + counts.get("labels", 0)
-        number, _, opened = (found[FIELD] or "0:").partition(":")
-        if opened:
+        if standing.open_since_ms(found[FIELD]) is not None:
             if late < MIN_LATE or late < CLOSE_SHARE * came:
                 text = f"{late:,} of {came:,} labels in panes that have not matured are late: few again"
-                self._change(found, f"{number}:", "close", int(number), int(opened), (late, came), text)
+                self._change(found, None, (late, came), text)
         elif late >= MIN_LATE and late >= OPEN_SHARE * came:
             since_ms = max(0, (matured + 1) * self._pane_ms)
-            after = f"{int(number) + 1}:{since_ms}"
-            self._change(found, after, "open", int(number) + 1, since_ms, (late, came), self._diagnosis(late, came))
+            self._change(found, since_ms, (late, came), self._diagnosis(late, came))
 
     def _diagnosis(self, late: int, came: int) -> str:
         what = (
@@ -71,28 +69,21 @@ class LateLabels:
         return what + "the time at which the log took its partition's newest; lengthen windows.label_lateness"
 
     def _change(
-        self,
-        found: dict[str, str | None],
-        after: str,
-        state: AlertState,
-        number: int,
-        since_ms: int,
-        counts: tuple[int, int],
-        diagnosis: str,
+        self, found: dict[str, str | None], since_ms: int | None, counts: tuple[int, int], diagnosis: str
     ) -> None:
-        """`counts`: late labels, and all that came."""
-        alert = Alert(
-            id=content_id(*self._key, self._generation, _KIND, state, number),
-            dedup_key=f"{self._key}:{_KIND}",
-            kind=_KIND,
-            severity=SEVERITY[_KIND],
-            state=state,
-            model=self._key.model,
-            model_version=self._key.version,
-            pane=since_ms // self._pane_ms,
-            since_ms=since_ms,
-            evidence={"late": counts[0], "came": counts[1]},
-            diagnosis=diagnosis,
-        )
-        if self._state.commit(Commit(found, {FIELD: after}, {"outbox": [alert.encode()]})):
-            _LOG.log(logging.WARNING if state == "open" else logging.INFO, "%s: %s", self._key, diagnosis)
+        """Opens as of `since_ms`, or closes (None). `counts`: late labels, and all that came."""
+
+        def event(state: AlertState, times: int, since_ms: int) -> Alert:
+            return alert_of(
+                self._key,
+                _KIND,
+                state,
+                (self._generation, _KIND, state, times),
+                pane=since_ms // self._pane_ms,
+                since_ms=since_ms,
+                diagnosis=diagnosis,
+                evidence={"late": counts[0], "came": counts[1]},
+            )
+
+        if standing.change(self._state, found, FIELD, since_ms, event):
+            _LOG.log(logging.INFO if since_ms is None else logging.WARNING, "%s: %s", self._key, diagnosis)

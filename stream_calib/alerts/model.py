@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -73,10 +74,28 @@ def make_alert(
     diagnosis: str,
     evidence: dict[str, Any] | None = None,
 ) -> Alert:
-    """The alert with its ids and severity filled in. `evidence` holds plain values."""
+    """An alert of a decided pane, or of a settlement as of it. `evidence` holds plain values."""
+    identity = (generation, kind, state, pane)
+    return alert_of(key, kind, state, identity, pane=pane, since_ms=since_ms, diagnosis=diagnosis, evidence=evidence)
+
+
+def alert_of(
+    key: ModelKey,
+    kind: AlertKind,
+    state: AlertState,
+    identity: Sequence[str | int],
+    *,
+    subject: str = "",
+    pane: int,
+    since_ms: int,
+    diagnosis: str,
+    evidence: dict[str, Any] | None = None,
+) -> Alert:
+    """The alert with its ids and severity filled in. `identity`: what tells this event from all others of the key;
+    `subject`: which of the key's alerts of the kind it is, where there are several. `evidence` holds plain values."""
     return Alert(
-        id=content_id(key.model, key.version, generation, kind, state, pane),
-        dedup_key=f"{key}:{kind}",
+        id=content_id(*key, *identity),
+        dedup_key=f"{key}:{kind}:{subject}" if subject else f"{key}:{kind}",
         kind=kind,
         severity=SEVERITY[kind],
         state=state,
