@@ -119,6 +119,15 @@ def _patience(retries: int) -> Retry:
 Command: TypeAlias = Sequence[str | bytes | int]
 
 
+def replies_to(client: RedisClient, commands: Sequence[tuple[str | bytes, Command]]) -> list[Any]:
+    """As `pipelined`. Raises the first error among the replies."""
+    replies = pipelined(client, commands)
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies
+
+
 def pipelined(client: RedisClient, commands: Sequence[tuple[str | bytes, Command]]) -> list[Any]:
     """Replies to commands, each with the key that it goes to: one round trip for each server, to all at once.
 

@@ -9,7 +9,7 @@ from stream_calib.config import Config
 from stream_calib.config_identity import content_hash, semantic_content
 from stream_calib.errors import StateUnavailableError
 from stream_calib.events.contracts import ModelKey
-from stream_calib.redis_clients import RedisClient, pipelined
+from stream_calib.redis_clients import RedisClient, replies_to
 from stream_calib.redis_connection import answering
 from stream_calib.windows.redis_names import names_of
 from stream_calib.windows.registration import SEMANTICS, stored_content
@@ -79,11 +79,8 @@ def _sizes(client: RedisClient, key: ModelKey) -> tuple[Counter[int], Counter[in
     for some in names_of(client, key):
         names = [(name.full, name.generation) for name in some if name.generation is not None]
         with answering(StateUnavailableError, f"measuring the state of {key}"):
-            for (_, number), reply in zip(
-                names, pipelined(client, [(name, ("MEMORY USAGE", name)) for name, _ in names]), strict=True
-            ):
-                if isinstance(reply, Exception):
-                    raise reply
-                keys[number] += 1
-                sizes[number] += int(reply or 0)
+            replies = replies_to(client, [(name, ("MEMORY USAGE", name)) for name, _ in names])
+        for (_, number), reply in zip(names, replies, strict=True):
+            keys[number] += 1
+            sizes[number] += int(reply or 0)
     return keys, sizes

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from stream_calib.errors import StateError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
-from stream_calib.redis_clients import Command, RedisClient, pipelined
+from stream_calib.redis_clients import Command, RedisClient, replies_to
 from stream_calib.redis_connection import answering
 from stream_calib.windows.redis_names import Name, full_name, names_of
 from stream_calib.windows.state_dump import Content, HashFrame, ListFrame, SetFrame, StringFrame
@@ -144,11 +144,7 @@ def _asked(client: RedisClient, commands: Sequence[tuple[bytes, Command]]) -> li
     if not commands:
         return []
     with answering(StateUnavailableError, "reading or writing a whole state"):
-        replies = pipelined(client, commands)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-    return replies
+        return replies_to(client, commands)
 
 
 def _parted(items: Sequence[T], size: int) -> Iterator[list[T]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stream_calib.errors import StateUnavailableError
 from stream_calib.events.contracts import ModelKey
-from stream_calib.redis_clients import RedisClient, pipelined
+from stream_calib.redis_clients import RedisClient, replies_to
 from stream_calib.redis_connection import answering
 from stream_calib.windows.redis_names import Name, names_of
 
@@ -30,8 +30,6 @@ def _delete(client: RedisClient, key: ModelKey, wanted: Callable[[Name], bool], 
     for found in names_of(client, key):
         before_step()
         with answering(StateUnavailableError, f"deleting the state of {key}"):
-            for reply in pipelined(client, [(name.full, ("DEL", name.full)) for name in found if wanted(name)]):
-                if isinstance(reply, Exception):
-                    raise reply
-                deleted += int(reply)
+            replies = replies_to(client, [(name.full, ("DEL", name.full)) for name in found if wanted(name)])
+        deleted += sum(map(int, replies))
     return deleted
