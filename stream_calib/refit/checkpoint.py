@@ -21,6 +21,7 @@ from stream_calib.errors import StateError
 from stream_calib.refit.decayed_counts import CountsState
 from stream_calib.refit.evidence import EvidenceSums
 from stream_calib.snapshot.canonical import canonical_json, sha256_hex
+from stream_calib.windows.inflate import inflate
 
 NAME = "evidence"
 """The blob."""
@@ -105,7 +106,11 @@ def unpack(blob: bytes, sha256: str) -> EvidenceSums:
         )
     document: dict[str, Any] = json.loads(blob[_HEAD.size : _HEAD.size + length])
     kinds, rows = document["sums"]
-    body = zlib.decompress(blob[_HEAD.size + length :])
+    size = rows * (sum(np.dtype(dtype).itemsize for _, dtype in _COLUMNS) + 8 * kinds)
+    try:
+        body = inflate(blob[_HEAD.size + length :], size)
+    except zlib.error as error:
+        raise StateError(f"the checkpoint of {rows} cells cannot be read: {error}; restore it from a backup") from error
     columns, offset = [], 0
     for _, dtype in _COLUMNS:
         columns.append(np.frombuffer(body, dtype, rows, offset))

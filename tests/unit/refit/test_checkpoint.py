@@ -156,6 +156,9 @@ def test_what_is_damaged_is_refused(world: World) -> None:
     other = b"SCE9" + blob[4:]
     with pytest.raises(StateError, match="format b'SCE9'"):
         checkpoint.unpack(other, sha256_hex(other))
+    cut = blob[:-1]
+    with pytest.raises(StateError, match="cells cannot be read"):
+        checkpoint.unpack(cut, sha256_hex(cut))
     for field in ("", "12", "x:y:z", "1:2"):
         with pytest.raises(StateError, match="names no checkpoint"):
             checkpoint.named(field)
