@@ -112,3 +112,15 @@ def joined(
     base |= {name: {**base.get(name, {}), **values} for name, values in sections.items()}
     with monitored(redis_url, monkeypatch, partitions=partitions, **base) as made:
         yield Joined(made)
+
+
+@contextmanager
+def a_score_and_a_label(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, scored: Any, labelled: Any
+) -> Iterator[tuple[Joined, PaneCounts]]:
+    """One of each, of these ids, in a pane that has matured."""
+    with joined(redis_url, monkeypatch) as j:
+        j.scores(score(scored, 3))
+        j.labels(label(labelled, 5))
+        j.matured(3)
+        yield j, j.pane(3)

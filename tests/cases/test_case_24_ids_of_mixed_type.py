@@ -15,7 +15,7 @@ from stream_calib.events.contracts import RejectReason
 from stream_calib.events.event_ids import canonical_id
 from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.events.score_decoder import ScoreDecoder
-from tests.cases.joined import joined, label, score
+from tests.cases.joined import a_score_and_a_label, joined, label, score
 from tests.unit.events.events_for_tests import T0, config, record
 
 UUID_TEXT = "3F2504E0-4F89-11D3-9A0C-0305E82C3301"
@@ -40,11 +40,7 @@ UUID_TEXT = "3F2504E0-4F89-11D3-9A0C-0305E82C3301"
 def test_ids_meet_as_text_and_are_not_normalised(
     redis_url: str, monkeypatch: pytest.MonkeyPatch, scored: Any, labelled: Any, meet: bool
 ) -> None:
-    with joined(redis_url, monkeypatch) as j:
-        j.scores(score(scored, 3))
-        j.labels(label(labelled, 5))
-        j.matured(3)
-        found = j.pane(3)
+    with a_score_and_a_label(redis_url, monkeypatch, scored, labelled) as (j, found):
         assert (found.labelled, found.positives, found.unlabelled) == ((1, 1, 0) if meet else (0, 0, 1))
         assert (j.refused, j.dead_letters()) == ([], [])
 

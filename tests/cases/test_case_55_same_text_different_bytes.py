@@ -17,7 +17,7 @@ from stream_calib.events.dead_letters import MESSAGE_HEADER, REASON_HEADER
 from stream_calib.events.event_ids import MAX_ID_BYTES
 from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.events.score_decoder import ScoreDecoder
-from tests.cases.joined import joined, label, score
+from tests.cases.joined import a_score_and_a_label
 from tests.cases.served import polls, served_by
 from tests.unit.events.events_for_tests import T0, config, record, strict_json
 
@@ -42,11 +42,7 @@ LOG = logging.getLogger(__name__)
 def test_ids_are_their_bytes_on_both_topics(
     redis_url: str, monkeypatch: pytest.MonkeyPatch, scored: str, labelled: str, meet: bool
 ) -> None:
-    with joined(redis_url, monkeypatch) as j:
-        j.scores(score(scored, 3))
-        j.labels(label(labelled, 5))
-        j.matured(3)
-        found = j.pane(3)
+    with a_score_and_a_label(redis_url, monkeypatch, scored, labelled) as (_, found):
         assert (found.labelled, found.unlabelled) == ((1, 0) if meet else (0, 1))
         assert found.record.counts["labels"] == 1
 
