@@ -43,10 +43,9 @@ class EmbeddedTrimming:
         if self._log is None or now - self._looked_at < _EVERY_MS:
             return
         self._looked_at = now
-        settings = PaneSettings.of(self._config)
         stores = (state_of(self._client, self._config, key).store for key in keys)
         try:
-            self._trim(self._log, now, least_positions(stores, settings.keep_panes + settings.back_panes))
+            self._trim(self._log, now, least_positions(stores, PaneSettings.of(self._config).rebuilt_panes))
         except StateUnavailableError:
             raise
         except StateError as error:
@@ -66,7 +65,7 @@ class EmbeddedTrimming:
 def least_positions(stores: Iterable[StateStore], panes: int) -> dict[str, int]:
     """Input key -> the least position from which a wiped shard of one of the states would be rebuilt.
 
-    `panes`: matured ones that are kept in the join, and those before them that their labels could join.
+    `panes`: PaneSettings.rebuilt_panes.
     """
     least: dict[str, int] = {}
     for store in stores:

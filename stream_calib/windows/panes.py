@@ -59,6 +59,12 @@ class PaneSettings:
         """Panes before a label's own pane that it can join."""
         return -(-self.horizon_ms // self.pane_ms)
 
+    @property
+    def rebuilt_panes(self) -> int:
+        """Matured panes that a wiped shard begins with: those that are kept in the join, and those that labels of the
+        oldest of them could join."""
+        return self.keep_panes + self.back_panes
+
     def end_ms(self, pane: int) -> int:
         """First millisecond after the pane."""
         return (pane + 1) * self.pane_ms

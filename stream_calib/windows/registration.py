@@ -35,8 +35,9 @@ def claim_generation(state: StateStore, content: Mapping[str, Any]) -> None:
     text = canonical_content(content)
     check_format(_claim(state, FORMAT, str(STATE_FORMAT)))
     found = _claim(state, "generation", content_hash(content), {SEMANTICS: text})
-    check_generation(state.read((SEMANTICS,))[SEMANTICS], found, content)
-    if state.read((SEMANTICS,))[SEMANTICS] is None:  # made before the content was kept
+    stored = state.read((SEMANTICS,))[SEMANTICS]
+    check_generation(stored, found, content)
+    if stored is None:  # made before the content was kept
         state.commit(Commit(expect={"generation": found, SEMANTICS: None}, fields={SEMANTICS: text}))
 
 
@@ -137,7 +138,7 @@ def register_inputs(shards: ShardStore, state: StateStore, starts: Mapping[str, 
     inputs = inputs_of(recorded)
     fields = state.read(("first_pane", "matured"))
     if fields["first_pane"] is not None:
-        first = int(fields["matured"] or 0) - shards.settings.keep_panes + 1 - shards.settings.back_panes
+        first = int(fields["matured"] or 0) - shards.settings.rebuilt_panes + 1
         if first > int(fields["first_pane"]):
             for shard, found in enumerate(shards.progress()):
                 if not found.marks:
