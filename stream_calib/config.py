@@ -7,11 +7,12 @@ config_reference.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from stream_calib.calibration.time_attributes import TimeAttributes
+from stream_calib.config_alerts import AlertsSection
 from stream_calib.config_connections import HttpSection, LogSection, RedisSection, TelemetrySection
 from stream_calib.config_fusion import Fusion, FusionSection, check_fusion, fusion_of
 from stream_calib.config_models import ModelSection, ScoreModel, ScoreModelSection, check_models
@@ -21,6 +22,8 @@ from stream_calib.config_values import DurationMs, DurationMsOrOff, Section, Top
 from stream_calib.errors import ConfigurationError
 
 _SCORE_PATH = "score"
+
+Probability = Annotated[float, Field(gt=0, lt=1)]
 
 
 class TopicsSection(Section):
@@ -195,6 +198,17 @@ class RefitSection(Section):
     )
     gate_min_rows: int = Field(default=100, ge=1, description="Labelled rows that the gate needs")
     max_auc_drop: float = Field(default=0.002, ge=0, description="Most that a candidate may lose of the AUC")
+    max_decision_shift: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Most events, as a share, that a candidate may move over one of the thresholds of `decisions`;"
+        " without it they are reported only",
+    )
+    publish: Literal["auto", "approve"] = Field(
+        default="auto",
+        description="`approve`: a candidate that passed the gate is held until `snapshot approve` publishes it",
+    )
 
 
 class DriftSection(Section):
@@ -209,6 +223,13 @@ class DriftSection(Section):
         default=0.01, gt=0, lt=1, description="gamma: groups of smaller mass are not watched on their own"
     )
     false_alarm_days: float = Field(default=30, gt=0, description="At most one false refit alarm in so many days")
+    page_days: float = Field(default=365, gt=0, description="At most one false page in so many days")
+    tolerance: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="How far outcomes may be off the probability that is served, before it counts as drift",
+    )
 
 
 class Config(Section):
@@ -233,6 +254,12 @@ class Config(Section):
     refit: RefitSection = RefitSection()
     drift: DriftSection = DriftSection()
     retention: RetentionSection = RetentionSection()
+    decisions: dict[str, Probability] = Field(
+        default_factory=dict,
+        max_length=16,
+        description="Thresholds at which somebody decides by the probability: name -> probability",
+    )
+    alerts: AlertsSection = AlertsSection()
 
     def kept_panes(self) -> KeptPanes:
         """How long what belongs to panes stays."""

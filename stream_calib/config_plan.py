@@ -153,6 +153,8 @@ RULES: dict[str, Rule] = {
     "calibration": Rule(_FORWARD, _FIT),
     "refit": Rule(_FORWARD, "used from the next decided pane, and by the next refit, on"),
     "drift": Rule(_FORWARD, _STEP),
+    "decisions": Rule(_FORWARD, _FIT),
+    "alerts": Rule(_HOT, _RESTART),
     "retention": Rule(_HOT, "what was dropped before does not come back"),
 }
 """Setting, or section whose settings are all alike -> what a change of it needs."""

@@ -71,6 +71,8 @@ members = { fraud = 0.6, abuse = 0.4 }
   ([operations.md](operations.md#changing-settings)).
 """
 
+_HEADER = ("| key | value | default | meaning |", "|---|---|---|---|")
+
 
 def markdown() -> str:
     """The reference page."""
@@ -81,6 +83,8 @@ def markdown() -> str:
             parts.extend(_section(f"[{name}]", name, section))
         elif listed is not None:
             parts.extend(_section(f"[[{name}]]", name, listed))
+        else:
+            parts.extend([f"## `[{name}]`", "", *_HEADER, _row(name, field), ""])
     return "\n".join(parts)
 
 
@@ -132,17 +136,22 @@ def _section(title: str, path: str, section: type[BaseModel]) -> list[str]:
         "",
         inspect.getdoc(section) or "",
         "",
-        "| key | value | default | meaning |",
-        "|---|---|---|---|",
+        *_HEADER,
     ]
     inner: list[str] = []
     for name, field in section.model_fields.items():
-        key, deeper = key_name(name, field), subsection(field)
-        if deeper is not None:
-            inner.extend(_section(f"[{path}.{key}]", f"{path}.{key}", deeper))
-        else:
-            lines.append(f"| `{key}` | {_allowed(name, field)} | {_default(name, field)} | {field.description} |")
+        place = f"{path}.{key_name(name, field)}"
+        if (deeper := subsection(field)) is not None:
+            inner.extend(_section(f"[{place}]", place, deeper))
+            continue
+        lines.append(_row(name, field))
+        if (listed := listed_section(field)) is not None:
+            inner.extend(_section(f"[[{place}]]", place, listed))
     return [*lines, "", *inner]
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    return f"| `{key_name(name, field)}` | {_allowed(name, field)} | {_default(name, field)} | {field.description} |"
 
 
 def _default(name: str, field: FieldInfo) -> str:
@@ -166,6 +175,8 @@ def _kind(name: str, field: FieldInfo) -> str:
         return 'duration or `"off"`' if optional else "duration"
     if get_origin(annotation) is dict:
         return "table"
+    if listed_section(field) is not None:
+        return "list of tables"
     if get_origin(annotation) is list:
         (element,) = get_args(annotation)
         return "list of lists" if get_origin(element) is list else "list of texts"

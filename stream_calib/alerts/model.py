@@ -12,17 +12,47 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.canonical import canonical_json, content_id
 
 AlertKind: TypeAlias = Literal[
-    "psi", "label_outage", "refit_refused", "refit_failed", "input_gap", "late_labels", "vocabulary"
+    "psi",
+    "residual",
+    "residual_page",
+    "label_outage",
+    "label_selection",
+    "refit_asked",
+    "refit_published",
+    "refit_refused",
+    "refit_failed",
+    "refit_held",
+    "rolled_back",
+    "snapshot_too_old",
+    "input_gap",
+    "watermark_stalled",
+    "no_scores",
+    "lag",
+    "rejected_rate",
+    "late_labels",
+    "vocabulary",
 ]
 AlertState: TypeAlias = Literal["open", "update", "close"]
 Severity: TypeAlias = Literal["info", "warning", "critical"]
 
 SEVERITY: dict[AlertKind, Severity] = {
     "psi": "warning",
+    "residual": "warning",
+    "residual_page": "critical",
     "label_outage": "critical",
+    "label_selection": "warning",
+    "refit_asked": "info",
+    "refit_published": "info",
     "refit_refused": "info",
     "refit_failed": "warning",
+    "refit_held": "warning",
+    "rolled_back": "warning",
+    "snapshot_too_old": "warning",
     "input_gap": "critical",
+    "watermark_stalled": "warning",
+    "no_scores": "critical",
+    "lag": "warning",
+    "rejected_rate": "warning",
     "late_labels": "warning",
     "vocabulary": "warning",
 }

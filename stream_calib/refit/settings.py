@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stream_calib.config import Config
 from stream_calib.drift.policy import TriggerConfig
 from stream_calib.drift.step import StepConfig
@@ -37,7 +39,7 @@ def step_config(config: Config) -> StepConfig:
 def config_hash(config: Config) -> str:
     """Hash of everything that a snapshot depends on beside the cells; a request made under another one is not
     answered."""
-    document = {
+    document: dict[str, Any] = {
         "model": config.model.model_dump(mode="json", include={"name", "version"}),
         "attributes": list(config.scores.attributes),
         "intersections": config.scores.intersections,
@@ -50,12 +52,16 @@ def config_hash(config: Config) -> str:
         "missing_label": config.windows.missing_label,
         "p_min": config.serving.p_min,
         "calibration": config.calibration.model_dump(mode="json", exclude={"min_coverage"}),
-        "refit": config.refit.model_dump(mode="json"),
-        "drift": config.drift.model_dump(mode="json"),
+        "refit": config.refit.model_dump(mode="json", exclude={"publish", "max_decision_shift"}),
+        "drift": config.drift.model_dump(mode="json", exclude={"page_days", "tolerance"}),
     }
     # Named only where they are configured, so that requests of before they existed keep their hash.
     if config.calibration.min_coverage:
         document["min_coverage"] = config.calibration.min_coverage
+    if config.drift.tolerance:
+        document["tolerance"] = config.drift.tolerance
+    if config.refit.max_decision_shift is not None:
+        document["decisions"] = [config.refit.max_decision_shift, config.decisions]
     if config.scores.audit_only:
         document["audit_only"] = sorted(config.scores.audit_only)
     if config.scores.keep_rate is not None:

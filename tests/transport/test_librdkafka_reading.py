@@ -234,7 +234,8 @@ def test_a_position_beyond_the_end_is_lost(log: LibrdkafkaLog, topic: str) -> No
 
 
 def test_polls_are_fair_and_bounded(log: LibrdkafkaLog, topic: str) -> None:
-    log.produce(numbered(900, topic=topic, partition=0) + numbered(5, topic=topic, partition=1))
+    # Enough of both that neither is read to its end before the first of the other has come.
+    log.produce([record for partition in (0, 1) for record in numbered(5_000, topic=topic, partition=partition)])
     with log.consumer("g", [topic], member="a") as consumer:
         join(consumer, 2)
         first, _ = poll_until(consumer, lambda batch, _: len(batch.ranges) == 2, max_records=20)

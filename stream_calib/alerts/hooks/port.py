@@ -1,0 +1,47 @@
+"""The port of a hook: what brings one message to people, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from stream_calib.alerts.model import Alert
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is delivered at once: one alert event, or several that were held or came too fast."""
+
+    alerts: Sequence[Alert]
+    """Oldest first, at least one. Several of them: a summary."""
+    is_test: bool = False
+
+    @property
+    def id(self) -> str:
+        """The same whenever it is sent again, so that a receiver can tell a repeat: that of the last alert."""
+        return self.alerts[-1].id
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of one attempt."""
+
+    outcome: Literal["delivered", "retry", "rejected"]
+    """`retry`: the receiver may take it later; `rejected`: it never will."""
+    detail: str
+    """For people, without secrets: what the receiver said, or what failed."""
+    retry_after_s: float | None = None
+    """What the receiver asked for."""
+
+
+class Hook(Protocol):
+    """One receiver. `send` is called by one thread at a time, blocks for at most the hook's `timeout`, and raises
+    nothing for what a receiver can do wrong."""
+
+    @property
+    def name(self) -> str: ...
+
+    def send(self, message: Message) -> Delivery: ...
+
+    def close(self) -> None: ...
