@@ -6,7 +6,6 @@ a client that are secret are named in `client_secrets` as "env:NAME" or "file:PA
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from stream_calib.config_secrets import is_place, read_secret
 from stream_calib.config_values import DurationMs, DurationMsOrOff, Section, ServerUrl
-from stream_calib.errors import ConfigurationError
 
 ClientValue = str | int | float | bool
 
@@ -24,20 +23,7 @@ _SECRET_NAME = re.compile(r"passw|passphrase|secret|key\.pem|token(?!_endpoint|\
 
 def read_secrets(secrets: Mapping[str, str], section: str) -> dict[str, str]:
     """The values that `client_secrets` names, by setting. Raises ConfigurationError where one cannot be read."""
-    found = {}
-    for setting, where in secrets.items():
-        kind, _, name = where.partition(":")
-        try:
-            found[setting] = os.environ[name] if kind == "env" else Path(name).read_text(encoding="utf-8").strip()
-        except KeyError:
-            raise ConfigurationError(
-                f"{section}.client_secrets.{setting} = {where}: the environment has no variable {name}; set it"
-            ) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(
-                f"{section}.client_secrets.{setting} = {where}: cannot be read: {error}"
-            ) from error
-    return found
+    return {setting: read_secret(where, f"{section}.client_secrets.{setting}") for setting, where in secrets.items()}
 
 
 class ClientSection(Section):
@@ -59,7 +45,7 @@ class ClientSection(Section):
                     f'client: {name} is a secret; name where it is: client_secrets = {{ "{name}" = "env:.." }}'
                 )
         for name, where in self.client_secrets.items():
-            if not re.fullmatch(r"env:\w+|file:.+", where):
+            if not is_place(where):
                 raise ValueError(f'client_secrets: {name} must be "env:NAME" or "file:PATH", not the secret itself')
             if name in self.client:
                 raise ValueError(f"{name} is in client and in client_secrets; keep one of them")

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from stream_calib.config import Config
+from stream_calib.config_alerts import of_places
 from stream_calib.config_values import duration_text, mask_url
 from stream_calib.errors import ConfigurationError
 
@@ -122,8 +123,8 @@ def _fault(location: tuple[int | str, ...], fault: Any, raw: Mapping[str, Any]) 
     if kind == "missing":
         return f"{key}: must be given; there is no default"
     value = _written(raw, location)
-    is_leaf = not isinstance(value, (dict, list))
-    shown = f"{key} = {_shown(location, value)}" if is_leaf else key
+    may_be_shown = not isinstance(value, (dict, list)) and not of_places(location)
+    shown = f"{key} = {_shown(location, value)}" if may_be_shown else key
     if kind == "value_error":
         return f"{shown}: {context['error']}"
     if kind == "literal_error":

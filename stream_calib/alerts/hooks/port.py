@@ -16,6 +16,8 @@ class Message:
     alerts: Sequence[Alert]
     """Oldest first, at least one. Several of them: a summary."""
     is_test: bool = False
+    acknowledged_by: str = ""
+    """Who has taken the alerts on, where the message says only that."""
 
     @property
     def id(self) -> str:
