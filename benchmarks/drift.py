@@ -1,0 +1,178 @@
+"""What the residual detectors cost in false alarms, and how soon they find a change, beside what is usual.
+
+    python benchmarks/drift.py                          # everything: 2 x 10^8 events without a change a law
+    python benchmarks/drift.py --quick                  # the same with a hundredth of the events
+    python benchmarks/drift.py --only speed --json speed.json
+
+50 equal groups, windows of 200 labelled events each, three laws of the score. Served is the true probability; after a
+change it is .05 too low in one group. All detectors of a law see the same events, River's (in an environment of their
+own, event by event in Python) fewer. Then shocks that all groups share in a window, and events in clusters; last, the
+time that a pane takes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from benchmarks.drift_report import Goal, Report
+from benchmarks.drift_runs import (
+    HORIZON,
+    WARM_UP,
+    Advance,
+    delays,
+    null_alarms,
+    river_delays,
+    river_null,
+    shocked_alarms,
+    shocked_delays,
+    shocked_phi,
+)
+from benchmarks.drift_speed import CELLS, pane_cost
+from benchmarks.drift_traffic import GROUPS, LAWS, PER_WINDOW
+
+OURS = "residual e-detectors"
+SHOCKS = ((0.01, 1), (0.02, 1), (0.04, 1), (0.0, 5))
+"""Standard deviation of a window's shock, and how many events are equal ones."""
+LAW = "Beta(2,8)"
+"""Of the goal for the delay, and of shocks."""
+PANES = (10_000, 100_000, 1_000_000, 1_000_000_000)
+
+WITHIN_BUDGET = Goal(1.0, at_least=False)
+MEDIAN_DELAY = Goal(1_100, at_least=False)
+ALL = Goal(1.0, at_least=True)
+EVENTS_PER_SECOND = Goal(1_000_000, at_least=True)
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is simulated."""
+
+    null_events: int
+    river_events: int
+    runs: int
+    river_runs: int
+    shocked_events: int
+
+
+FULL = Sizes(200_000_000, river_events=10_000_000, runs=2_000, river_runs=200, shocked_events=50_000_000)
+QUICK = Sizes(2_000_000, river_events=500_000, runs=200, river_runs=20, shocked_events=2_000_000)
+
+
+class Bar:
+    """Shows how far the run is that is going on."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def run(self, what: str, windows: int | None, work: Callable[[Advance], Result]) -> Result:
+        """`windows`: how many the work tells of; None: it does not tell."""
+        task = self._progress.add_task(what, total=windows)
+        try:
+            return work(lambda done: self._progress.advance(task, done))
+        finally:
+            self._progress.remove_task(task)
+
+
+def main(
+    only: Annotated[Literal["all", "null", "delay", "phi", "speed"], typer.Option(help="One part alone")] = "all",
+    quick: Annotated[bool, typer.Option("--quick", help="A hundredth of the events, a tenth of the runs")] = False,
+    river: Annotated[bool, typer.Option(help="With River, in an environment that is made once")] = True,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there too")] = None,
+) -> None:
+    """Measures false alarms, delays and cost of the residual detectors beside other methods."""
+    console, report, sizes = Console(), Report(), QUICK if quick else FULL
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = Bar(progress)
+        if only in ("all", "null"):
+            _null(report, bar, sizes, river)
+        if only in ("all", "delay"):
+            _delay(report, bar, sizes, river)
+        if only in ("all", "phi"):
+            _phi(report, bar, sizes)
+        if only in ("all", "speed"):
+            _speed(report)
+    report.print(console)
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.document(), indent=2) + "\n")
+
+
+def _null(report: Report, bar: Bar, sizes: Sizes, river: bool) -> None:
+    windows = sizes.null_events // (GROUPS * PER_WINDOW)
+    for law in LAWS:
+        found = bar.run(f"{law}: no change", windows, lambda step, law=law: null_alarms(law, sizes.null_events, step))
+        if river:
+            found |= bar.run(f"{law}: River", None, lambda _, law=law: river_null(law, sizes.river_events))
+        report.add_false_alarms(law, found)
+        name = f"{law}: false alarms of ours per 10^6, upper end of 95 %"
+        report.judge(name, found[OURS].interval[1], WITHIN_BUDGET)
+
+
+def _delay(report: Report, bar: Bar, sizes: Sizes, river: bool) -> None:
+    for law in LAWS:
+        for warm_up in (WARM_UP, 0):
+            when = f"{law}: a change after {warm_up * PER_WINDOW:,} group events"
+            windows = warm_up + HORIZON
+            found = bar.run(
+                when, windows, lambda step, law=law, warm_up=warm_up: delays(law, sizes.runs, warm_up, step)
+            )
+            if river:
+                found |= bar.run(
+                    f"{when}, River",
+                    None,
+                    lambda _, law=law, warm_up=warm_up: river_delays(law, sizes.river_runs, warm_up),
+                )
+            report.add_delays(when, found)
+            if law == LAW and warm_up:
+                report.judge(f"{law}: median delay of ours, group events", found[OURS].quantile(0.5), MEDIAN_DELAY)
+            if not warm_up:
+                report.judge(f"{law}: present from the first event, share detected", found[OURS].detected, ALL)
+
+
+def _phi(report: Report, bar: Bar, sizes: Sizes) -> None:
+    windows = sizes.shocked_events // (GROUPS * PER_WINDOW)
+    for shock, cluster in SHOCKS:
+        what = f"{LAW}, clusters of {cluster}" if cluster > 1 else f"{LAW}, shocks of sd {shock:g}"
+        phi = shocked_phi(LAW, shock, cluster)
+        report.measured[f"{what}, phi"] = phi
+        found = bar.run(
+            what,
+            windows,
+            lambda step, shock=shock, cluster=cluster, phi=phi: shocked_alarms(
+                LAW, sizes.shocked_events, phi, shock, cluster, step
+            ),
+        )
+        report.add_false_alarms(f"{what}, phi = {phi:.2f}", found)
+        report.judge(f"{what}: with phi, upper end of 95 %", found["with phi"].interval[1], WITHIN_BUDGET)
+        late = bar.run(
+            f"{what}: delay",
+            WARM_UP + HORIZON,
+            lambda step, shock=shock, cluster=cluster, phi=phi: shocked_delays(
+                LAW, sizes.runs, phi, shock, cluster, step
+            ),
+        )
+        report.add_delays(f"{what}, phi = {phi:.2f}", {"with phi": late})
+
+
+def _speed(report: Report) -> None:
+    costs = [pane_cost(events, np.random.default_rng(7)) for events in PANES]
+    report.add_costs(f"The residual step of a pane, {CELLS} cells x 8 shifts, two budgets", costs)
+    by_events = {cost.events: cost for cost in costs}
+    slow, large = by_events[100_000], by_events[1_000_000_000]
+    report.judge("events a second, panes of 100,000", slow.events_per_second, EVENTS_PER_SECOND)
+    report.ratios["time of a pane of 10^9 / of 10^6 events"] = large.seconds / by_events[1_000_000].seconds
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,166 @@
+"""False alarms without a change, and delays after one, of every detector on the same events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+from scipy.stats import chi2
+
+from benchmarks.drift_detectors import Detector, Residual, detectors
+from benchmarks.drift_river import river_alarms
+from benchmarks.drift_traffic import GROUPS, LAWS, PER_WINDOW, SERVED, SHIFT, Windows, draw, residuals
+
+Advance = Callable[[int], None]
+"""Told how many windows more are done."""
+
+WARM_UP = 20
+"""Windows without a change before it comes."""
+HORIZON = 100
+"""Windows after it in which a detection counts."""
+_NULL_CHUNK = 25
+_REFERENCE_WINDOWS = 10
+_FIT_WINDOWS = 28
+
+
+@dataclass(frozen=True, slots=True)
+class FalseAlarms:
+    alarms: int
+    events: int
+
+    @property
+    def rate(self) -> float:
+        """Per 10^6 labelled events."""
+        return 1e6 * self.alarms / self.events
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Exact 95 % Poisson interval (Garwood 1936) of the rate."""
+        lower = float(chi2.ppf(0.025, 2 * self.alarms)) / 2 if self.alarms else 0.0
+        upper = float(chi2.ppf(0.975, 2 * self.alarms + 2)) / 2
+        return 1e6 * lower / self.events, 1e6 * upper / self.events
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delays:
+    group_events: NDArray[np.float64]
+    """(runs,) labelled events of the group from the change to the end of the window that alarms; inf: none did."""
+
+    @property
+    def detected(self) -> float:
+        """Share of runs within the horizon."""
+        return float(np.isfinite(self.group_events).mean())
+
+    def quantile(self, level: float) -> float:
+        return float(np.quantile(self.group_events, level, method="inverted_cdf"))
+
+
+def null_alarms(law: str, events: int, advance: Advance) -> dict[str, FalseAlarms]:
+    """`events`: labelled events of all groups together."""
+    rng = np.random.default_rng([1, list(LAWS).index(law)])
+    compared = detectors(GROUPS, _reference(law, rng))
+    windows = events // (GROUPS * PER_WINDOW)
+    found = dict.fromkeys(compared, 0)
+    for part in _parts(windows, _NULL_CHUNK):
+        drawn = draw(LAWS[law], rng, part, GROUPS)
+        for name, detector in compared.items():
+            found[name] += int(detector.alarms(drawn).sum())
+        advance(part)
+    return {name: FalseAlarms(alarms, windows * GROUPS * PER_WINDOW) for name, alarms in found.items()}
+
+
+def delays(law: str, runs: int, warm_up: int, advance: Advance) -> dict[str, Delays]:
+    """A group whose probabilities are `SHIFT` higher after `warm_up` windows, so many times."""
+    rng = np.random.default_rng([2, list(LAWS).index(law), warm_up])
+    found = detectors(runs, _reference(law, rng))
+    return _delays(found, lambda shift: draw(LAWS[law], rng, 1, runs, shift), warm_up, advance)
+
+
+def shocked_alarms(
+    law: str, events: int, phi: float, shock: float, cluster: int, advance: Advance
+) -> dict[str, FalseAlarms]:
+    """Of ours with and without phi; every window's probabilities move by a shock of this standard deviation together,
+    and events come in clusters of equal ones."""
+    rng = np.random.default_rng([3, round(1e6 * shock), cluster])
+    compared = {"with phi": Residual(GROUPS, phi=phi), "without phi": Residual(GROUPS)}
+    windows = events // (GROUPS * PER_WINDOW)
+    found = dict.fromkeys(compared, 0)
+    for part in _parts(windows, _NULL_CHUNK):
+        drawn = draw(LAWS[law], rng, part, GROUPS, rng.normal(0.0, shock, part), cluster)
+        for name, detector in compared.items():
+            found[name] += int(detector.alarms(drawn).sum())
+        advance(part)
+    return {name: FalseAlarms(alarms, windows * GROUPS * PER_WINDOW) for name, alarms in found.items()}
+
+
+def shocked_delays(law: str, runs: int, phi: float, shock: float, cluster: int, advance: Advance) -> Delays:
+    """Of ours with phi, where the change comes on top of shocks and clusters."""
+    rng = np.random.default_rng([4, round(1e6 * shock), cluster])
+
+    def window(shift: float) -> Windows:
+        # Runs are independent, so each needs its own shock: a window of one group for each of them.
+        drawn = draw(LAWS[law], rng, runs, 1, shift + rng.normal(0.0, shock, runs), cluster)
+        return Windows(drawn.labelled.transpose(1, 0, 2), drawn.positives.transpose(1, 0, 2))
+
+    return _delays({"": Residual(runs, phi=phi)}, window, WARM_UP, advance)[""]
+
+
+def river_null(law: str, events: int) -> dict[str, FalseAlarms]:
+    rng = np.random.default_rng([5, list(LAWS).index(law)])
+    length = events // GROUPS
+    found = river_alarms(residuals(LAWS[law], rng, GROUPS, length, length))
+    return {name: FalseAlarms(len(alarms), GROUPS * length) for name, alarms in found.items()}
+
+
+def river_delays(law: str, runs: int, warm_up: int) -> dict[str, Delays]:
+    """Without the end of a window: River looks at every event."""
+    rng = np.random.default_rng([6, list(LAWS).index(law), warm_up])
+    changes_at = warm_up * PER_WINDOW
+    found = river_alarms(residuals(LAWS[law], rng, runs, changes_at + HORIZON * PER_WINDOW, changes_at))
+    made = {}
+    for name, alarms in found.items():
+        first = np.full(runs, np.inf)
+        after = alarms[alarms[:, 1] >= changes_at]
+        np.minimum.at(first, after[:, 0], after[:, 1] - changes_at + 1.0)
+        made[name] = Delays(first)
+    return made
+
+
+def _delays(
+    compared: Mapping[str, Detector], window: Callable[[float], Windows], warm_up: int, advance: Advance
+) -> dict[str, Delays]:
+    first: dict[str, NDArray[np.float64]] = {}
+    for number in range(warm_up + HORIZON):
+        drawn = window(SHIFT if number >= warm_up else 0.0)
+        since = (number - warm_up + 1) * PER_WINDOW
+        for name, detector in compared.items():
+            alarms = detector.alarms(drawn)[0]
+            known = first.setdefault(name, np.full(len(alarms), np.inf))
+            if since > 0:
+                known[alarms & np.isinf(known)] = since
+        advance(1)
+    return {name: Delays(known) for name, known in first.items()}
+
+
+def _reference(law: str, rng: np.random.Generator) -> Windows:
+    return draw(LAWS[law], rng, _REFERENCE_WINDOWS, GROUPS)
+
+
+def _parts(total: int, most: int) -> Iterator[int]:
+    while total > 0:
+        yield min(total, most)
+        total -= most
+
+
+def shocked_phi(law: str, shock: float, cluster: int) -> float:
+    """What a fit window of 28 windows would measure: the mean over windows of the squared residuals of the groups over
+    their variance, and 95 % confidence (Student's t) above it."""
+    rng = np.random.default_rng([7, round(1e6 * shock), cluster])
+    drawn = draw(LAWS[law], rng, _FIT_WINDOWS, GROUPS, rng.normal(0.0, shock, _FIT_WINDOWS), cluster)
+    residual = drawn.positives.sum(axis=2) - drawn.labelled @ SERVED
+    ratio = (residual**2).sum(axis=1) / (drawn.labelled @ (SERVED * (1 - SERVED))).sum(axis=1)
+    quantile = float(stdtrit(_FIT_WINDOWS - 1, 0.95))
+    return max(1.0, float(ratio.mean() + quantile * ratio.std(ddof=1) / np.sqrt(_FIT_WINDOWS)))
