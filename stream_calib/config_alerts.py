@@ -10,8 +10,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from stream_calib.alerts.model import SEVERITY
+from stream_calib.alerts.quiet_hours import QuietHours
 from stream_calib.config_secrets import SecretPlace
 from stream_calib.config_values import DurationMs, Section
+from stream_calib.errors import ConfigurationError
 
 _OF_PLACES = ("url", "secrets", "proxy")
 
@@ -23,6 +26,30 @@ def of_places(location: Sequence[int | str]) -> bool:
 
 
 SeverityName = Literal["info", "warning", "critical"]
+
+
+class QuietHoursSection(Section):
+    """When a hook is told of the worst only. What is held is told, in one message, when the quiet hours end."""
+
+    start: str = Field(description='When they begin, as "22:00"')
+    end: str = Field(description='When they end, as "07:00"; where it is not later than `start`, on the next day')
+    zone: str = Field(default="UTC", description='Time zone of both, as "Europe/Berlin"')
+    days: list[str] = Field(
+        default_factory=list, description='Days on which they begin, as "mon"; empty: every day', max_length=7
+    )
+    severity: SeverityName = Field(default="critical", description="From here on alerts are told all the same")
+
+    def parsed(self) -> QuietHours:
+        """Raises ConfigurationError."""
+        return QuietHours.parse(self.start, self.end, self.zone, self.days, self.severity)
+
+    @model_validator(mode="after")
+    def _can_be_parsed(self) -> QuietHoursSection:
+        try:
+            self.parsed()
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
+        return self
 
 
 class HookSection(Section):
@@ -43,6 +70,23 @@ class HookSection(Section):
         default_factory=list, description="command: program and arguments; the message comes on its input, as JSON"
     )
     timeout_ms: DurationMs = Field(default=10_000, alias="timeout", gt=0, le=60_000, description="Of one attempt")
+    gather_ms: DurationMs = Field(
+        default=5_000,
+        alias="gather",
+        le=3_600_000,
+        description="Alerts that come within so long of a first are told with it",
+    )
+    max_messages: int = Field(
+        default=20,
+        ge=1,
+        le=1_000,
+        description="Most messages in a row; then one comes free in each `max_messages_per` / `max_messages`, with all"
+        " that has come meanwhile",
+    )
+    max_messages_per_ms: DurationMs = Field(
+        default=600_000, alias="max_messages_per", gt=0, description="See `max_messages`"
+    )
+    quiet_hours: list[QuietHoursSection] = Field(default_factory=list, description="When it is told of the worst only")
     allow_private: bool = Field(default=False, description="Whether the address may be a private one")
     ca_file: str | None = Field(
         default=None, description="PEM file of the certificates to trust in place of the system's"
@@ -82,7 +126,7 @@ def _listed(names: set[str]) -> str:
 
 
 class RouteSection(Section):
-    """Which alerts a hook is told of."""
+    """Which alerts a hook is told of: those of every route that names it."""
 
     hooks: list[str] = Field(min_length=1, description="Names of hooks")
     kinds: list[str] = Field(default_factory=list, description="Alert kinds; empty: all")
@@ -95,6 +139,25 @@ class AlertsSection(Section):
 
     hooks: list[HookSection] = Field(default_factory=list, max_length=32, description="Receivers beside the topic")
     routes: list[RouteSection] = Field(default_factory=list, description="Empty: every hook is told of all warnings")
+    give_up_after_ms: DurationMs = Field(
+        default=86_400_000,
+        alias="give_up_after",
+        gt=0,
+        description="An event that a hook has not taken for so long, from its first failure on, is given up",
+    )
+
+    @model_validator(mode="after")
+    def _routes_lead_somewhere(self) -> AlertsSection:
+        names = [hook.name for hook in self.hooks]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"two hooks are called {twice!r}; each needs a name of its own")
+        for route in self.routes:
+            if unknown := next((name for name in route.hooks if name not in names), None):
+                raise ValueError(f"a route leads to {unknown!r}; the hooks are {', '.join(names) or 'none'}")
+            if unknown := next((kind for kind in route.kinds if kind not in SEVERITY), None):
+                raise ValueError(f"a route is of the kind {unknown!r}; the kinds are {', '.join(SEVERITY)}")
+        return self
+
     runbook_url: str = Field(
         default="docs/operations.md",
         description="Begins the link of a message to what is to be done; `#` and the alert's kind are put after it",

@@ -55,6 +55,9 @@ CALLS = {
     "dead_letters.write": "monitor writes dead letters, before it passes their position",
     "alerts.send": "alerts of the outbox are written to their topic",
     "alerts.sent": "the outbox's position moves behind what was sent",
+    "hooks.take": "a hook takes over what is new in an outbox",
+    "hooks.send": "a message is brought to a hook",
+    "hooks.told": "it is put on record what a hook has been told",
 }
 """Name of each call -> what it does. `<name>.before` and `<name>.after` are the places."""
 

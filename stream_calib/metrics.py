@@ -338,7 +338,28 @@ ALERTS_OPEN = _gauge(
     set_by="alert, by lease",
 )
 OUTBOX_LENGTH = _gauge(
-    "stream_calib_alert_outbox_length", "Alert events that wait to be delivered", ["model"], set_by="alert, by lease"
+    "stream_calib_alert_outbox_length",
+    "Alert events that are not in the topic yet",
+    ["model"],
+    set_by="alert, by lease",
+)
+ALERT_DELIVERIES = _counter(
+    "stream_calib_alert_deliveries_total",
+    "Messages to a hook, by what became of them (delivered, retry, rejected)",
+    ["hook", "outcome"],
+    set_by="alert",
+)
+ALERT_UNDELIVERED_AGE = _gauge(
+    "stream_calib_alert_undelivered_age_seconds",
+    "For how long the oldest event that is due has not been told to the hook; 0 where none is",
+    ["hook"],
+    set_by="alert, by lease",
+)
+ALERTS_GIVEN_UP = _counter(
+    "stream_calib_alerts_given_up_total",
+    "Alert events that a hook will not be told of, by reason (rejected, too_old, too_many)",
+    ["hook", "reason"],
+    set_by="alert",
 )
 
 # --- state (stream_calib/redis_connection.py)

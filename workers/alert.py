@@ -1,19 +1,35 @@
-"""alert: brings alert events from the outboxes of all model keys, and from the deployment's own, to their receivers."""
+"""alert: brings alert events from the outboxes of all model keys, and from the deployment's own, to their receivers.
+
+One process of the deployment does, by lease; the others stand by. This thread reads outboxes and moves positions; the
+topic and each hook are called by threads of their own.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from typing import Any
 
 from stream_calib import metrics
+from stream_calib.alerts.acknowledgement import FIELD as ACKNOWLEDGED
+from stream_calib.alerts.acknowledgement import Acknowledged
+from stream_calib.alerts.delivery import HookDelivery
+from stream_calib.alerts.delivery_ledger import field_of
+from stream_calib.alerts.delivery_topic import TopicDelivery
+from stream_calib.alerts.hooks.port import Hook
 from stream_calib.alerts.model import Alert
-from stream_calib.alerts.outbox import drain, open_alerts, waiting
+from stream_calib.alerts.outbox import DROPPED, LIST, PASSED, SENT, confirm, drop_read, open_alerts, unsent, waiting
+from stream_calib.alerts.routing import Routing
+from stream_calib.alerts.silence import Silence, Silences
 from stream_calib.config import Config
+from stream_calib.config_alerts import AlertsSection
 from stream_calib.events.contracts import ModelKey
-from stream_calib.transport.port import Log
 from stream_calib.windows.model_registry import deployment_scope
-from stream_calib.windows.state_store import StateStore
+from stream_calib.windows.state_store import Commit, StateStore
 from workers.deployment import connect_state, member_name, open_board, open_deployment_store, open_log
 from workers.model_states import EachModel, ModelStates
 from workers.role import Role, wall_clock_ms
@@ -24,40 +40,91 @@ _LOG = logging.getLogger(__name__)
 LEASE = "alert"
 _LEASE_MS = 5_000
 _STATUS_EVERY_MS = 1_000
+_SILENCES_EVERY_MS = 1_000
+_WAIT_FOR_RESULTS_S = 0.05
+_END_WITHIN_S = 5.0
 _LEVEL = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.ERROR}
 
 
-class OutboxDelivery:
-    """One outbox: at least once, in order, one process at a time by lease (which only saves repeats)."""
+def hooks_of(alerts: AlertsSection) -> list[Hook]:
+    """The hooks of the configuration. Raises ConfigurationError, see open_hooks."""
+    if not alerts.hooks:
+        return []
+    from stream_calib.alerts.hooks.opening import open_hooks  # what it imports is of no use to those without hooks
 
-    def __init__(self, key: ModelKey, store: StateStore, board: StatusBoard, log: Log, topic: str, member: str) -> None:
-        """`topic`: where the alerts go."""
-        self._key, self._store, self._board, self._log, self._topic = key, store, board, log, topic
-        self._member = member
+    return open_hooks(alerts)
+
+
+class OutboxDelivery:
+    """One outbox: what is new in it goes to the topic, and into the ledgers of the hooks."""
+
+    def __init__(
+        self,
+        key: ModelKey,
+        store: StateStore,
+        board: StatusBoard,
+        topic: TopicDelivery,
+        hooks: Sequence[HookDelivery],
+        member: str,
+        facts: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        """`facts`: more for the status board."""
+        self._key, self._store, self._board = key, store, board
+        self._topic, self._hooks, self._member, self._facts = topic, hooks, member, facts
+        self._fields = [SENT, DROPPED, PASSED, ACKNOWLEDGED, *(field_of(hook.name) for hook in hooks)]
         self._delivered = 0
         self._reported_at = 0
         self._open: dict[str, str] | None = None
-        """Alerts that are open: deduplication key -> kind. None without the lease."""
+        """Alerts that are open, as the topic has them: deduplication key -> kind. None before the first look."""
         self._told: set[str] = set()
         """Kinds for which there is a metric."""
 
-    def deliver(self, now_ms: int) -> bool:
-        """Delivers what is waiting, where the lease is this process's."""
-        if not self._store.acquire_lease(LEASE, self._member, _LEASE_MS):
-            self._withdraw()
-            return False
+    def step(self, now_ms: int) -> bool:
+        """Confirms what the topic has, and takes over what is new."""
         if self._open is None:
             self._open = {dedup_key: alert.kind for dedup_key, alert in open_alerts(self._store).items()}
             self._measure(self._open, self._open.values())
-        alerts = drain(self._store, self._log.produce, self._topic)
-        for alert in alerts:
-            self._tell(alert)
-        self._delivered += len(alerts)
-        if alerts or now_ms - self._reported_at >= _STATUS_EVERY_MS:
+        confirmed = self.confirm()
+        fields = self._store.read(self._fields)
+        taken = self._take(fields, now_ms)
+        if self._topic.takes(now_ms) and (found := unsent(self._store, fields[SENT])) is not None:
+            self._topic.offer(self._key, found)
+        if confirmed or taken:
+            drop_read(self._store, (hook.positions()[self._key] for hook in self._hooks))
+        if confirmed or now_ms - self._reported_at >= _STATUS_EVERY_MS:
             self._reported_at = now_ms
             metrics.OUTBOX_LENGTH.labels(str(self._key)).set(waiting(self._store))
-            self._board.put(MemberStatus("alert", self._member, now_ms, {"delivered": self._delivered}))
-        return bool(alerts)
+            facts = {"delivered": self._delivered, **self._facts()}
+            self._board.put(MemberStatus("alert", self._member, now_ms, facts))
+        return confirmed or taken
+
+    def confirm(self) -> bool:
+        """Puts on record what the topic has."""
+        delivered = self._topic.delivered(self._key)
+        if delivered is None:
+            return False
+        confirm(self._store, delivered)
+        for alert in delivered.alerts:
+            self._tell(alert)
+        self._delivered += len(delivered.alerts)
+        return True
+
+    def _take(self, fields: Mapping[str, str | None], now_ms: int) -> bool:
+        """Each hook takes over what it does not have. A new hook begins before the topic is offered more."""
+        if not self._hooks:
+            return False
+        for hook in self._hooks:
+            hook.refresh(self._key, self._store, fields, now_ms)
+        acknowledged = Acknowledged.decode(fields[ACKNOWLEDGED])
+        start = min(hook.positions()[self._key] for hook in self._hooks)
+        if acknowledged.by_key:
+            start = max(min(start, acknowledged.next), int(fields[DROPPED] or 0))
+        alerts = [Alert.decode(entry) for entry in self._store.entries(LIST, start)]
+        if acknowledged.by_key and (left := acknowledged.after(start, alerts)) != acknowledged:
+            self._store.commit(Commit({ACKNOWLEDGED: fields[ACKNOWLEDGED]}, {ACKNOWLEDGED: left.encode()}))
+            acknowledged = left
+        taken = [hook.take(self._key, start, alerts, acknowledged, now_ms) for hook in self._hooks]
+        return any(taken)
 
     def _tell(self, alert: Alert) -> None:
         _LOG.log(
@@ -82,23 +149,19 @@ class OutboxDelivery:
             metrics.ALERTS_OPEN.labels(str(self._key), kind).set(kind in opened.values())
             self._told.add(kind)
 
-    def _withdraw(self) -> None:
-        """What only the holder of the lease knows."""
-        self._open = None
+    def leave(self) -> None:
+        """The outbox is another process's now: what only the holder of the lease knows is withdrawn."""
         for kind in self._told:
             metrics.ALERTS_OPEN.remove(str(self._key), kind)
         metrics.OUTBOX_LENGTH.remove(str(self._key))
-        self._told.clear()
-
-    def release(self) -> None:
-        """Gives up the lease and the status."""
-        self._withdraw()
+        self._topic.forget(self._key)
+        for hook in self._hooks:
+            hook.forget(self._key)
         self._board.drop("alert", self._member)
-        self._store.release_lease(LEASE, self._member)
 
 
 class AlertDelivery(Role):
-    """See OutboxDelivery."""
+    """See the module."""
 
     name = "alert"
 
@@ -110,34 +173,86 @@ class AlertDelivery(Role):
 
     def open(self) -> None:
         self.close()
-        config = self._config
+        config, alerts = self._config, self._config.alerts
         client = self._opened.enter_context(closing(connect_state(config)))
-        self._log = self._opened.enter_context(open_log(config))
+        self._store, self._board = open_deployment_store(client, config), open_board(client, config)
+        self._silences = Silences(self._store)
+        self._silent: list[Silence] = []
+        self._looked_at = 0
+        self._done, random_ = threading.Event(), random.Random()
+        self._topic = TopicDelivery(lambda: open_log(config), config.topics.alerts, random_, self._done)
+        routing, after_ms = Routing(alerts), alerts.give_up_after_ms
+        self._hooks = [
+            HookDelivery(hook, section, routing, after_ms, random_, self._done)
+            for hook, section in zip(hooks_of(alerts), alerts.hooks, strict=True)
+        ]
         self._states = ModelStates(client, config, self._clock_ms)
         self._each = EachModel[OutboxDelivery](self.name, self._clock_ms)
         self._outboxes: dict[ModelKey, OutboxDelivery] = {}
-        self._opened.callback(lambda: self._leave(list(self._outboxes)))
         self._scope = deployment_scope(config.log.group_prefix)
-        self._add(self._scope, open_deployment_store(client, config), open_board(client, config))
-
-    def _add(self, key: ModelKey, store: StateStore, board: StatusBoard) -> None:
-        if key not in self._outboxes:
-            outbox = OutboxDelivery(key, store, board, self._log, self._config.topics.alerts, self._member)
-            self._outboxes[key] = outbox
-
-    def _leave(self, keys: list[ModelKey]) -> None:
-        for key in keys:
-            self._outboxes[key].release()
-            del self._outboxes[key]
+        self._opened.callback(self._end)
 
     def step(self) -> bool:
+        now = self._clock_ms()
+        if not self._store.acquire_lease(LEASE, self._member, _LEASE_MS):
+            self._leave(list(self._outboxes))
+            return False
+        self._look_at_outboxes()
+        self._look_at_silences(now)
+        self._topic.settle(now)
+        worked = self._each.do(self._outboxes.items(), lambda outbox: outbox.step(now))
+        self._topic.send()
+        for hook in self._hooks:
+            worked |= hook.step(self._silent, now)
+        is_busy = self._topic.is_busy or any(hook.is_busy for hook in self._hooks)
+        if not worked and is_busy and self._done.wait(_WAIT_FOR_RESULTS_S):
+            self._done.clear()
+            worked = True
+        return worked
+
+    def _look_at_outboxes(self) -> None:
         states = self._states.all()
+        self._add(self._scope, self._store, self._board)
         for state in states:
             self._add(state.model_key, state.store, state.board)
         kept = {self._scope, *(state.model_key for state in states)}
         self._leave([key for key in self._outboxes if key not in kept])
-        now = self._clock_ms()
-        return self._each.do(self._outboxes.items(), lambda outbox: outbox.deliver(now))
+
+    def _look_at_silences(self, now_ms: int) -> None:
+        if self._hooks and abs(now_ms - self._looked_at) >= _SILENCES_EVERY_MS:
+            self._silent, self._looked_at = self._silences.at(now_ms), now_ms
+
+    def _add(self, key: ModelKey, store: StateStore, board: StatusBoard) -> None:
+        if key not in self._outboxes:
+            facts = self._facts if key == self._scope else dict
+            self._outboxes[key] = OutboxDelivery(key, store, board, self._topic, self._hooks, self._member, facts)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"hooks": {hook.name: hook.facts() for hook in self._hooks}} if self._hooks else {}
+
+    def _leave(self, keys: list[ModelKey]) -> None:
+        for key in keys:
+            self._outboxes.pop(key).leave()
+
+    def ready(self) -> str | None:
+        return None if self._topic.failure is None else f"waits: {self._topic.failure}"
+
+    def _end(self) -> None:
+        """What is on its way is waited for, for a while: told and not on record, it would be told again."""
+        give_up = time.monotonic() + _END_WITHIN_S
+        try:
+            now = self._clock_ms()
+            self._topic.settle(now, max(0.0, give_up - time.monotonic()))
+            for outbox in self._outboxes.values():
+                outbox.confirm()
+            for hook in self._hooks:
+                hook.settle(now, max(0.0, give_up - time.monotonic()))
+            self._leave(list(self._outboxes))
+            self._store.release_lease(LEASE, self._member)
+        finally:
+            self._topic.close()
+            for hook in self._hooks:
+                hook.close()
 
     def close(self) -> None:
         self._opened.close()

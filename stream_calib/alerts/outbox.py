@@ -1,86 +1,94 @@
 """The durable outbox: alerts are appended in the commit of what caused them, and delivered from there, in order.
 
-At least once: an entry whose delivery was confirmed but whose position could not be moved is delivered again. Receivers
-know a repeat by the alert's `id`. Of those that were delivered the newest stay; of what was dropped the alerts that are
-still open are kept apart.
+The topic `alerts` and each hook (delivery_ledger.py) read it, each from a position of its own. At least once: an entry
+whose delivery was confirmed but whose position could not be moved is delivered again. Receivers know a repeat by the
+alert's `id`. Of those that all have read the newest stay; of what was dropped the alerts that are still open are kept
+apart.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from stream_calib import fault_points
 from stream_calib.alerts.model import Alert
 from stream_calib.snapshot.canonical import canonical_json
-from stream_calib.transport.port import Outgoing
 from stream_calib.windows.state_store import Commit, StateStore
 
-_LIST, _SENT, _FROM = "outbox", "outbox_sent", "from:outbox"
+LIST = "outbox"
+SENT, DROPPED, PASSED = "outbox_sent", "from:outbox", "outbox_passed"
+"""Fields: how many entries are in the topic; how many were dropped; up to where they are of times that are over."""
 _FOLDED = "folded:outbox"
 """The blob with the last events of alerts that are open, of those that were dropped."""
 _KEPT = 1_000
-"""So many delivered ones stay at least, and twice as many at most."""
+"""So many that were read by all stay at least, and twice as many at most."""
 
 
-def drain(
-    state: StateStore, produce: Callable[[Sequence[Outgoing]], None], topic: str, limit: int = 100
-) -> list[Alert]:
-    """Delivers up to `limit` alerts to the topic, keyed by deduplication key; returns those delivered, oldest first.
+class Unsent(NamedTuple):
+    """The first entries that are not in the topic."""
 
-    `produce` (as `Log.produce`) returns when the log has the records; what it raises leaves the position where it was.
-    Where another process moved the position meanwhile, it delivered too, and its position stands. Raises StateError
-    where an entry is no alert.
-    """
-    sent = state.read([_SENT])[_SENT]
+    sent: str | None
+    """The field as it was read."""
+    start: int
+    entries: list[bytes]
+    """At least one."""
+    alerts: list[Alert]
+
+
+def unsent(state: StateStore, sent: str | None, limit: int = 100) -> Unsent | None:
+    """Up to `limit` entries that the topic does not have, oldest first; None where it has all. `sent`: the field SENT
+    as it was read. Raises StateError where an entry is no alert."""
     start = int(sent or 0)
-    raw = state.entries(_LIST, start, start + limit)
-    if not raw:
-        return []
-    alerts = [Alert.decode(entry) for entry in raw]
-    fault_points.before("alerts.send")
-    produce([Outgoing(topic, a.dedup_key.encode(), entry) for a, entry in zip(alerts, raw, strict=True)])
-    fault_points.after("alerts.send")
+    entries = state.entries(LIST, start, start + limit)
+    return Unsent(sent, start, entries, [Alert.decode(entry) for entry in entries]) if entries else None
+
+
+def confirm(state: StateStore, delivered: Unsent) -> bool:
+    """The topic has them. False where another process moved the position meanwhile: it delivered too, and its position
+    stands."""
+    end = delivered.start + len(delivered.entries)
     fault_points.before("alerts.sent")
-    moved = state.commit(Commit(expect={_SENT: sent}, fields={_SENT: str(start + len(raw))}))
+    moved = state.commit(Commit(expect={SENT: delivered.sent}, fields={SENT: str(end)}))
     fault_points.after("alerts.sent")
-    if moved:
-        _drop_delivered(state, start + len(raw))
-    return alerts
+    return moved
 
 
-def _drop_delivered(state: StateStore, sent: int) -> None:
-    fields = state.read([_FROM])
-    dropped, first = int(fields[_FROM] or 0), sent - _KEPT
+def drop_read(state: StateStore, positions: Iterable[int]) -> None:
+    """Drops old entries. `positions`: of all hooks; the topic's is looked up. What any of them has not read stays."""
+    fields = state.read([DROPPED, SENT])
+    sent, dropped = fields[SENT], int(fields[DROPPED] or 0)
+    first = min((int(sent or 0), *positions)) - _KEPT
     if first - dropped < _KEPT:
         return
     found = _open_before(state)
-    _fold(found, state.entries(_LIST, dropped, first))
+    _fold(found, state.entries(LIST, dropped, first))
     folded = canonical_json([alert.model_dump(mode="json") for alert in found.values()])
-    state.commit(Commit({_FROM: fields[_FROM], _SENT: str(sent)}, blobs={_FOLDED: folded}, trims={_LIST: first}))
+    state.commit(Commit({DROPPED: fields[DROPPED], SENT: sent}, blobs={_FOLDED: folded}, trims={LIST: first}))
 
 
 def waiting(state: StateStore) -> int:
-    """How many alert events have not been delivered."""
-    return max(0, state.length(_LIST) - int(state.read([_SENT])[_SENT] or 0))
+    """How many alert events are not in the topic."""
+    return max(0, state.length(LIST) - int(state.read([SENT])[SENT] or 0))
 
 
 def pass_over(state: StateStore) -> None:
-    """Counts all that is in the outbox as delivered: it is of times that are over. Where somebody delivers meanwhile,
-    what is left stays to be delivered."""
-    sent, end = state.read([_SENT])[_SENT], state.length(_LIST)
-    if end > int(sent or 0):
-        state.commit(Commit(expect={_SENT: sent}, fields={_SENT: str(end)}))
+    """Counts all that is in the outbox as delivered, to the topic and to all hooks: it is of times that are over. Where
+    somebody delivers meanwhile, what is left stays to be delivered."""
+    sent, end = state.read([SENT])[SENT], state.length(LIST)
+    state.commit(Commit(expect={SENT: sent}, fields={SENT: str(end), PASSED: str(end)}))
 
 
-def open_alerts(state: StateStore) -> dict[str, Alert]:
+def open_alerts(state: StateStore, before: int | None = None) -> dict[str, Alert]:
     """Alerts that are open, delivered or not, in the order in which they were opened: deduplication key -> the last
-    event of it. Reads all that is kept of the outbox. Raises StateError where an entry is no alert."""
+    event of it. Reads all that is kept of the outbox, or what is before entry number `before`, one that is kept. Raises
+    StateError where an entry is no alert."""
     while True:
-        dropped = state.read([_FROM])
+        dropped = state.read([DROPPED])
         found = _open_before(state)
-        _fold(found, state.entries(_LIST, 0))
-        if state.read([_FROM]) == dropped:  # else entries were dropped between the reads
+        _fold(found, state.entries(LIST, 0, before))
+        if state.read([DROPPED]) == dropped:  # else entries were dropped between the reads
             return found
 
 

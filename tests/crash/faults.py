@@ -50,6 +50,9 @@ _OFTEN: dict[str, tuple[str, int]] = {
     "dead_letters.write": ("monitor", 2),
     "alerts.send": ("alert", 1),
     "alerts.sent": ("alert", 1),
+    "hooks.take": ("alert", 1),
+    "hooks.send": ("alert", 1),
+    "hooks.told": ("alert", 1),
 }
 """Call -> the role that makes it, and how often it is sure to be made in a run."""
 

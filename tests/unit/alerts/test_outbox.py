@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from stream_calib.alerts.model import Alert, AlertKind, AlertState, make_alert
-from stream_calib.alerts.outbox import drain, open_alerts, waiting
+from stream_calib.alerts.outbox import SENT, confirm, drop_read, open_alerts, unsent, waiting
 from stream_calib.errors import StateError, TransportError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.transport.port import Outgoing
@@ -17,6 +17,19 @@ KEY = ModelKey("m", "1")
 
 def alert(pane: int) -> Alert:
     return make_alert(KEY, "g", "psi", "open", pane=pane, since_ms=pane * 1000, diagnosis="d", evidence={"x": 1.5})
+
+
+def drain(
+    state: MemoryState, produce: Callable[[Sequence[Outgoing]], None], topic: str, limit: int = 100
+) -> list[Alert]:
+    """Up to `limit` entries to the topic."""
+    found = unsent(state, state.read([SENT])[SENT], limit)
+    if found is None:
+        return []
+    produce([Outgoing(topic, a.dedup_key.encode(), e) for a, e in zip(found.alerts, found.entries, strict=True)])
+    confirm(state, found)
+    drop_read(state, ())
+    return found.alerts
 
 
 @pytest.fixture

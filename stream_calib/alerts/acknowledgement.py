@@ -1,0 +1,97 @@
+"""Acknowledgements: somebody knows of an alert, and wants no more news of this opening but that it closes or gets
+worse.
+
+A field of the outbox's state holds them. Whoever delivers drops one when the alert closes, or opens again, behind the
+event at which it was acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from stream_calib.alerts.model import Alert, Severity
+from stream_calib.alerts.severity import RANK
+from stream_calib.errors import StateError
+from stream_calib.windows.state_store import Commit, StateStore
+
+FIELD = "acknowledged"
+_ATTEMPTS = 100
+
+
+class Acknowledgement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of one opening of an alert."""
+
+    number: int
+    """It holds for events of the outbox from this number on."""
+    severity: Severity
+    """That it was given for; of worse there is news again."""
+    time_ms: int
+    """Wall time."""
+    actor: str
+    reason: str
+
+
+class Acknowledged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of one outbox."""
+
+    next: int = 0
+    """Events before this number can end none of them."""
+    by_key: dict[str, Acknowledgement] = {}
+    """Deduplication key -> acknowledgement."""
+
+    @classmethod
+    def decode(cls, field: str | None) -> Acknowledged:
+        """What the field holds. Raises StateError where it cannot be read."""
+        try:
+            return msgspec.json.decode(field, type=cls) if field else cls()
+        except msgspec.MsgspecError as error:
+            raise StateError(
+                f"the acknowledgements cannot be read: {error}; restore the state from a backup"
+            ) from error
+
+    def encode(self) -> str:
+        """Empty where there are none."""
+        return msgspec.json.encode(self).decode() if self.by_key else ""
+
+    def mutes(self, number: int, alert: Alert) -> bool:
+        """Whether the event, of that number in the outbox, is news that nobody wants."""
+        found = self.by_key.get(alert.dedup_key)
+        return (
+            found is not None
+            and alert.state == "update"
+            and number >= found.number
+            and RANK[alert.severity] <= RANK[found.severity]
+        )
+
+    def after(self, start: int, alerts: Sequence[Alert]) -> Acknowledged:
+        """What is left of them behind the events that begin with number `start`."""
+        ended = {
+            alert.dedup_key
+            for number, alert in enumerate(alerts, start)
+            if alert.state != "update"
+            and (found := self.by_key.get(alert.dedup_key)) is not None
+            and number >= found.number
+        }
+        left = {key: found for key, found in self.by_key.items() if key not in ended}
+        return Acknowledged(start + len(alerts), left)
+
+
+def acknowledge(state: StateStore, alert: Alert, number: int, actor: str, reason: str, now_ms: int) -> None:
+    """Puts it on record for the alert as it is open now. `number`: of the outbox's next event, read before the alert
+    was looked at. Raises StateError where the record cannot be read."""
+    mine = Acknowledgement(number, alert.severity, now_ms, actor, reason)
+    for _ in range(_ATTEMPTS):
+        field = state.read([FIELD])[FIELD]
+        found = Acknowledged.decode(field)
+        before = min(found.next, number) if found.by_key else number
+        wanted = Acknowledged(before, {**found.by_key, alert.dedup_key: mine})
+        if state.commit(Commit({FIELD: field}, {FIELD: wanted.encode()})):
+            return
+    raise StateError(f"an acknowledgement could not be written in {_ATTEMPTS} attempts; is the store being wiped?")
+
+
+def acknowledged(state: StateStore) -> Mapping[str, Acknowledgement]:
+    """Deduplication key -> acknowledgement, of alerts that are open. Raises StateError where it cannot be read."""
+    return Acknowledged.decode(state.read([FIELD])[FIELD]).by_key

@@ -1,0 +1,294 @@
+"""What one hook has been told of one outbox, and what it is owed: kept with the outbox, so that nothing is lost when a
+process dies.
+
+The hook takes every entry of the outbox over as soon as it is there, whether it can be told now or not, so that no hook
+keeps the outbox from being trimmed. What it is owed is bounded: see `_MOST`.
+
+Kept in the outbox's state for the hook `<name>`: the field `hook:<name>`, `<number of the next entry>:<changes so
+far>`, and the blob of the same name, both written in one commit; and in the list `given_up` what no hook will be told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from stream_calib import fault_points, metrics
+from stream_calib.alerts.acknowledgement import Acknowledged
+from stream_calib.alerts.model import Alert
+from stream_calib.alerts.outbox import DROPPED, PASSED, SENT, open_alerts
+from stream_calib.errors import StateError
+from stream_calib.windows.state_store import Commit, StateStore
+
+_LOG = logging.getLogger(__name__)
+
+GIVEN_UP = "given_up"
+_GIVEN_UP_KEPT = 200
+_MOST = 500
+"""Events that a hook may be owed of one outbox. Beyond it only the last event of each alert stays, and of these the
+newest."""
+_BEFORE_IT_WAS_THERE = -1
+_ATTEMPTS = 100
+
+GivenUpReason: TypeAlias = Literal["rejected", "too_old", "too_many"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """An event that the hook is to be told of."""
+
+    number: int
+    """Of the entry in the outbox; _BEFORE_IT_WAS_THERE: the alert was open when the hook was new."""
+    alert: Alert
+    taken_ms: int
+    """Wall time at which it was taken over."""
+    failed_ms: int | None = None
+    """Wall time of the first attempt that failed."""
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Tells it from all others of its ledger, also when that is read anew."""
+        return self.number, self.alert.id
+
+
+class GivenUp(msgspec.Struct, frozen=True):
+    """An event that the hook will not be told of."""
+
+    hook: str
+    reason: GivenUpReason
+    detail: str
+    """What the receiver said last."""
+    time_ms: int
+    """Wall time."""
+    alert: dict[str, Any]
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    owed: list[tuple[int, int, int | None, msgspec.Raw]]
+    """As Owed: number, taken_ms, failed_ms, alert."""
+    told: list[str]
+
+
+def field_of(hook: str) -> str:
+    """Name of the field with the hook's position."""
+    return f"hook:{hook}"
+
+
+class Ledger:
+    """Of one hook and outbox. Not thread-safe. What another process has changed is seen by `refresh`; a change that
+    comes too late for it is lost here, and the events are owed still.
+
+    Raises StateUnavailableError when the store is away, StateError where what it holds cannot be read.
+    """
+
+    def __init__(self, store: StateStore, hook: str) -> None:
+        self._store, self._hook = store, hook
+        self._name = field_of(hook)
+        self._field: str | None = None
+        """As it was last read or written; None: not read yet."""
+        self.position = 0
+        """Number of the next entry of the outbox to take over."""
+        self.owed: list[Owed] = []
+        """Oldest first."""
+        self.told: set[str] = set()
+        """Deduplication keys of alerts that the hook knows, or may know, to be open."""
+
+    def refresh(self, fields: Mapping[str, str | None], now_ms: int) -> None:
+        """Reads the ledger anew where it is not as this process left it. `fields`: of the outbox's state, as they were
+        just read, with `hook:<name>`, DROPPED and PASSED."""
+        if self._field is None or fields[self._name] != self._field or self._is_behind(fields):
+            self._load(now_ms)
+
+    def _is_behind(self, fields: Mapping[str, str | None]) -> bool:
+        """Whether entries that it has not taken over are gone, or are of times that are over."""
+        return self.position < max(int(fields[DROPPED] or 0), int(fields[PASSED] or 0))
+
+    def _load(self, now_ms: int) -> None:
+        names = [self._name, SENT, DROPPED, PASSED]
+        for _ in range(_ATTEMPTS):
+            fields = self._store.read(names)
+            (blob,) = self._store.blobs([self._name])
+            if self._store.read(names) != fields:
+                continue
+            self._field = fields[self._name]
+            self.position = int((self._field or "0:").partition(":")[0])
+            self.owed, self.told = _decoded(blob, self._hook)
+            if self._field is not None and not self._is_behind(fields):
+                return
+            if self._begin(fields, now_ms):
+                return
+        raise StateError(f"the hook {self._hook} could not begin in {_ATTEMPTS} attempts; is the store being wiped?")
+
+    def _begin(self, fields: Mapping[str, str | None], now_ms: int) -> bool:
+        """A hook that is new, or was away too long, starts where the topic is, with the alerts that are open. The topic
+        goes on only behind it, so a new outbox is read from its start."""
+        position = int(fields[SENT] or 0)
+        known = {owed.alert.dedup_key for owed in self.owed} | self.told
+        missed = [
+            Owed(_BEFORE_IT_WAS_THERE, alert, now_ms)
+            for key, alert in open_alerts(self._store, position).items()
+            if key not in known
+        ]
+        expect = {name: fields[name] for name in (SENT, DROPPED, PASSED)}
+        return self._write(position, [*self.owed, *missed], self.told, expect=expect)
+
+    def take(
+        self,
+        alerts: Sequence[Alert],
+        tells: Callable[[Alert], bool],
+        acknowledged: Acknowledged,
+        now_ms: int,
+    ) -> bool:
+        """Takes the next entries of the outbox over; whether there is something to be told among them.
+
+        `tells`: whether the hook is told of such an alert. It is told of the end of one that it knows in any case.
+        """
+        if not alerts:
+            return False
+        known = self.told | {owed.alert.dedup_key for owed in self.owed}
+        taken = [
+            Owed(number, alert, now_ms)
+            for number, alert in enumerate(alerts, self.position)
+            if not acknowledged.mutes(number, alert)
+            and (tells(alert) or (alert.state == "close" and alert.dedup_key in known))
+        ]
+        owed, given_up = _bounded([*self.owed, *taken])
+        lost = self._records(given_up, "too_many", f"more than {_MOST} were waiting", now_ms)
+        fault_points.before("hooks.take")
+        written = self._write(self.position + len(alerts), owed, self.told, lost)
+        fault_points.after("hooks.take")
+        return written and bool(taken)
+
+    def delivered(self, events: Collection[Owed]) -> bool:
+        """The hook has been told of them."""
+        fault_points.before("hooks.told")
+        written = self._write(self.position, self._without(events), self._told_after(events))
+        fault_points.after("hooks.told")
+        return written
+
+    def failed(self, events: Collection[Owed], give_up_before_ms: int, detail: str, now_ms: int) -> None:
+        """An attempt to tell of them failed. Alerts of which an event had failed by `give_up_before_ms` are given up,
+        but for the end of one: what the receiver may hold to be open would stay so."""
+        tried = {o.key for o in events}
+        owed = [replace(o, failed_ms=now_ms) if o.key in tried and o.failed_ms is None else o for o in self.owed]
+        old = {o.alert.dedup_key for o in owed if o.failed_ms is not None and o.failed_ms <= give_up_before_ms}
+        last = {o.alert.dedup_key: o for o in owed}
+        ends = {o.key for o in last.values() if o.alert.state == "close"}
+        over = [o for o in owed if o.alert.dedup_key in old and o.key not in ends]
+        if owed == self.owed and not over:
+            return
+        # It may have been told: no answer is not a no.
+        told = self.told | {o.alert.dedup_key for o in over}
+        gone = {o.key for o in over}
+        self._write(
+            self.position, [o for o in owed if o.key not in gone], told, self._records(over, "too_old", detail, now_ms)
+        )
+
+    def rejected(self, events: Collection[Owed], detail: str, now_ms: int) -> None:
+        """The receiver will never take them."""
+        ended = {o.alert.dedup_key for o in events if o.alert.state == "close"}
+        records = self._records(events, "rejected", detail, now_ms)
+        self._write(self.position, self._without(events), self.told - ended, records)
+
+    def pass_over(self, events: Collection[Owed]) -> None:
+        """Nobody needs to be told of them any more."""
+        self._write(self.position, self._without(events), self.told)
+
+    def _without(self, events: Collection[Owed]) -> list[Owed]:
+        gone = {o.key for o in events}
+        return [o for o in self.owed if o.key not in gone]
+
+    def _told_after(self, events: Collection[Owed]) -> set[str]:
+        told = set(self.told)
+        for owed in events:
+            (told.discard if owed.alert.state == "close" else told.add)(owed.alert.dedup_key)
+        return told
+
+    def _records(self, events: Collection[Owed], reason: GivenUpReason, detail: str, now_ms: int) -> list[GivenUp]:
+        return [GivenUp(self._hook, reason, detail, now_ms, owed.alert.model_dump(mode="json")) for owed in events]
+
+    def _write(
+        self,
+        position: int,
+        owed: list[Owed],
+        told: set[str],
+        given_up: Sequence[GivenUp] = (),
+        expect: Mapping[str, str | None] | None = None,
+    ) -> bool:
+        """One commit; False where another process was first."""
+        changes = int((self._field or ":0").partition(":")[2]) + 1
+        field = f"{position}:{changes}"
+        change = Commit(
+            expect={self._name: self._field, **(expect or {})},
+            fields={self._name: field},
+            appends={GIVEN_UP: [msgspec.json.encode(record) for record in given_up]} if given_up else {},
+            blobs={self._name: _encoded(owed, told)} if owed or told else {},
+            deletes=() if owed or told else (self._name,),
+        )
+        if not self._store.commit(change):
+            self._field = None
+            return False
+        self._field, self.position, self.owed, self.told = field, position, owed, told
+        self._tell_of(given_up)
+        return True
+
+    def _tell_of(self, given_up: Sequence[GivenUp]) -> None:
+        for record in given_up:
+            metrics.ALERTS_GIVEN_UP.labels(self._hook, record.reason).inc()
+            _LOG.error(
+                "hook %s will not be told that alert %s of %s/%s is %s: %s",
+                self._hook,
+                record.alert["kind"],
+                record.alert["model"],
+                record.alert["model_version"],
+                record.alert["state"],
+                record.detail,
+                extra={"hook": self._hook, "alert": record.alert["kind"]},
+            )
+        if given_up:
+            kept = self._store.length(GIVEN_UP) - _GIVEN_UP_KEPT
+            if kept > 0:
+                self._store.commit(Commit(trims={GIVEN_UP: kept}))
+
+
+def owed_of(store: StateStore, hook: str) -> list[Owed]:
+    """What the hook is owed of the outbox, oldest first; as far as it is on record. Raises as Ledger."""
+    (blob,) = store.blobs([field_of(hook)])
+    return _decoded(blob, hook)[0]
+
+
+def given_up_of(store: StateStore) -> tuple[int, list[GivenUp]]:
+    """How many events were given up in all, and the newest of them, oldest first."""
+    entries = store.entries(GIVEN_UP, 0)
+    return store.length(GIVEN_UP), [msgspec.json.decode(entry, type=GivenUp) for entry in entries]
+
+
+def _bounded(owed: list[Owed]) -> tuple[list[Owed], list[Owed]]:
+    """What stays, and what does not."""
+    if len(owed) <= _MOST:
+        return owed, []
+    last = {o.alert.dedup_key: o for o in owed}
+    stays = {o.key for o in [o for o in owed if last[o.alert.dedup_key] is o][-_MOST:]}
+    return [o for o in owed if o.key in stays], [o for o in owed if o.key not in stays]
+
+
+def _encoded(owed: Sequence[Owed], told: Collection[str]) -> bytes:
+    rows = [(o.number, o.taken_ms, o.failed_ms, msgspec.Raw(o.alert.encode())) for o in owed]
+    return msgspec.json.encode(_Document(rows, sorted(told)))
+
+
+def _decoded(blob: bytes | None, hook: str) -> tuple[list[Owed], set[str]]:
+    if blob is None:
+        return [], set()
+    try:
+        found = msgspec.json.decode(blob, type=_Document)
+    except msgspec.MsgspecError as error:
+        raise StateError(
+            f"what the hook {hook} is owed cannot be read: {error}; restore the state from a backup"
+        ) from error
+    owed = [Owed(number, Alert.decode(bytes(raw)), taken, failed) for number, taken, failed, raw in found.owed]
+    return owed, set(found.told)
