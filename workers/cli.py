@@ -24,7 +24,9 @@ from workers import (
     cli_labels,
     cli_replay,
     cli_retirement,
+    cli_snapshot_at,
     cli_snapshot_changes,
+    cli_snapshot_held,
     cli_snapshots,
     cli_state,
     cli_status,
@@ -48,6 +50,8 @@ app = typer.Typer(
 )
 app.add_typer(cli_config.app, name="config")
 app.add_typer(cli_topics.app, name="topics")
+for commands in (cli_snapshot_held, cli_snapshot_at):
+    cli_snapshots.app.add_typer(commands.app)
 app.add_typer(cli_snapshots.app, name="snapshot")
 app.add_typer(cli_retirement.app, name="models")
 app.add_typer(cli_state.app, name="state")

@@ -1,4 +1,4 @@
-"""`stream-calib snapshot`: what there is. What changes it is in cli_snapshot_changes."""
+"""`stream-calib snapshot`: what there is. What changes it is in cli_snapshot_changes and cli_snapshot_held."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from stream_calib.errors import ConfigurationError
 from stream_calib.snapshot.difference import difference
+from stream_calib.snapshot.history import is_publication
 from stream_calib.snapshot.recent_traffic import recent_traffic
 from workers.candidate_tables import candidate_table, snapshot_tables
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
@@ -18,7 +19,7 @@ from workers.cli_models import ModelOption, VersionOption, open_selected
 from workers.difference_tables import difference_facts, difference_tables
 from workers.time_text import utc_minute, utc_of_pane
 
-app = typer.Typer(no_args_is_help=True, help="List, compare, pin and roll back snapshots.")
+app = typer.Typer(no_args_is_help=True, help="List, compare, approve, pin and roll back snapshots.")
 
 
 @app.command("list", epilog="Example: stream-calib snapshot list --json")
@@ -28,14 +29,17 @@ def list_snapshots(
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Every move of the snapshot pointer, and every pin, oldest first; the current version is marked."""
+    """Every move of the snapshot pointer, and what else people did (pins, rejections, shadows), oldest first; the move
+    to the current version is marked."""
     with readable_errors():
         loaded = load(config)
         state = open_selected(loaded, model, version)
         history, log = state.snapshots.history(), state.snapshots.log()
     if as_json:
         pin = None if log.pin is None else log.pin.model_dump(mode="json")
-        print_json({"current": log.current, "pinned": pin, "history": history})
+        shadowing = None if log.shadow is None else log.shadow.model_dump(mode="json")
+        held = [held.model_dump(mode="json") for held in log.held.values()]
+        print_json({"current": log.current, "pinned": pin, "shadow": shadowing, "held": held, "history": history})
         return
     # Without lines between the columns, and with times in two lines, it fits into 80 characters.
     table = Table(title=f"Snapshots of {state.model_key}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -43,8 +47,9 @@ def list_snapshots(
         # A version is there to be copied into the next command.
         width = len("2013-03-01") if column in ("from pane", "at (UTC)") else None
         table.add_column(column, no_wrap=column == "version", min_width=width)
+    last = max((i for i, move in enumerate(history) if is_publication(move)), default=None)
     for i, move in enumerate(history):
-        here = "->" if i == len(history) - 1 else ""
+        here = "->" if i == last else ""
         pane = utc_of_pane(move["pane"], loaded.windows.pane_ms)
         table.add_row(
             here, move["version"], move["what"], pane, move["actor"], move["reason"], utc_minute(move["time_ms"])
@@ -54,6 +59,10 @@ def list_snapshots(
         console.print(
             f"{log.pin.version} is pinned by {log.pin.actor} since {utc_minute(log.pin.time_ms)} UTC:", log.pin.reason
         )
+    if (shadow := log.shadow) is not None:
+        console.print(f"{shadow.version} is the shadow since {utc_minute(shadow.time_ms)} UTC:", shadow.reason)
+    if log.held:
+        console.print(f"{len(log.held)} held: see `stream-calib snapshot held`")
 
 
 @app.command("refits", epilog="Example: stream-calib snapshot refits --json")

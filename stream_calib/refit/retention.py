@@ -116,14 +116,14 @@ class Retention:
 
     def _drop_publications(self) -> bool:
         """Pointer moves and reports beyond the newest, and the snapshots that none of the kept moves names."""
-        fields = self._state.read(("tip", "from:history", "from:reports"))
+        fields, log = self._reader.read(("from:history", "from:reports"))
         dropped = int(fields["from:history"] or 0)
         moves = [json.loads(raw) for raw in self._state.entries("history", dropped)]
         published = [place for place, move in enumerate(moves) if is_publication(move)]
         trims, deletes = dict[str, int](), list[str]()
         if len(published) >= self._publications + _FEWEST_ENTRIES:
             place = published[-self._publications]
-            gone = versions_named(moves[:place]) - versions_named(moves[place:])
+            gone = versions_named(moves[:place]) - versions_named(moves[place:]) - log.waiting
             trims["history"] = dropped + place
             deletes = [f"snapshot:{version}" for version in sorted(gone)]
         reports = self._state.length("reports") - self._publications

@@ -77,8 +77,9 @@ class Refitter:
         return advance_checkpoint(self._state, self._config)
 
     def _publish(self, candidate: Snapshot, report: RefitReport, token: str) -> RefitReport:
+        by_approval = self._config.refit.publish == "approve"
         try:
-            version = self._store.publish(candidate, report, token)
+            version = (self._store.hold if by_approval else self._store.publish)(candidate, report, token)
         except SnapshotPinnedError as error:
             refused = report.model_copy(update={"outcome": "refused", "detail": str(error)})
             self._store.settle(refused, token)
@@ -87,7 +88,7 @@ class Refitter:
             superseded = report.model_copy(update={"outcome": "superseded", "detail": str(error)})
             self._store.settle(superseded, token)
             return superseded
-        return report.model_copy(update={"version": version})
+        return report.model_copy(update={"outcome": "held" if by_approval else "published", "version": version})
 
     def _answer(self, request: Request) -> tuple[Snapshot | None, RefitReport]:
         if request.config_hash != self._config_hash or request.roles != ROLES:

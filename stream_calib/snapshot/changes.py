@@ -56,6 +56,8 @@ class Change(Generic[_E]):
     fields: dict[str, str] = field(default_factory=dict)
     appends: dict[str, list[bytes]] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
+    deletes: list[str] = field(default_factory=list)
+    """Blobs."""
     expect: dict[str, str | None] = field(default_factory=dict)
 
 
@@ -79,7 +81,7 @@ class LogChanges:
             tip, length = str(chain(now.log.tip, encoded)), now.log.length + len(encoded)
             fields = change.fields | {"tip": tip, "log_length": str(length)}
             appends = {name: entries for name, entries in change.appends.items() if entries} | {"decisions": encoded}
-            if self._state.commit(Commit(expect, fields, appends, change.blobs)):
+            if self._state.commit(Commit(expect, fields, appends, change.blobs, change.deletes)):
                 return change.entry
         raise StateError(f"decision log of {self._key} moved on {_ATTEMPTS} times in a row; try again")
 

@@ -5,9 +5,12 @@ What is before the newest entries may have been dropped. What they came to, the 
 
 The log is a list of canonical JSON entries under one hash chain, the *tip*. Whoever appends does so by
 compare-and-set on the tip and on the last decided pane. Entries that come from outside the closer (settled, expired,
-manual, rollback, pin, unpin) carry pane `decided + 1` of the moment at which they are written, and take effect there:
-the closer cannot decide that pane without having seen them, because its own compare-and-set is on the tip. So "the
-snapshot that was current at pane M" is a pure function of the log.
+and those of people) carry pane `decided + 1` of the moment at which they are written, and take effect there: the closer
+cannot decide that pane without having seen them, because its own compare-and-set is on the tip. So "the snapshot that
+was current at pane M" is a pure function of the log.
+
+A candidate that was *held* waits for somebody. A publication, of another one or of itself, ends that of all: what they
+were compared with is no longer served.
 
 Everything here is pure; `store.py` does the reading and writing.
 """
@@ -19,26 +22,30 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from stream_calib.drift.policy import Kind, Reason
 from stream_calib.errors import StateError
-from stream_calib.snapshot.canonical import canonical_json
+from stream_calib.snapshot.folded_log import FoldedLog, Held
+from stream_calib.snapshot.operator_entries import (
+    Approve,
+    LogEntry,
+    Manual,
+    Pin,
+    Reject,
+    Rollback,
+    Shadow,
+    Unpin,
+    Unshadow,
+)
 
 Outcome: TypeAlias = Literal["published", "refused", "failed", "held", "superseded"]
 
-
-class _Entry(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    pane: int
-    """The pane at which the entry takes effect; of a request: the pane that was decided with it."""
-
-    def encode(self) -> bytes:
-        return canonical_json(self.model_dump(mode="json"))
+MOST_HELD = 20
+"""Candidates of a kind that are held at once: one more supersedes the oldest, but for the shadow."""
 
 
-class Request(_Entry):
+class Request(LogEntry):
     """The closer asks for a refit on the matured panes first_pane .. last_pane."""
 
     type: Literal["request"] = "request"
@@ -57,72 +64,28 @@ class Request(_Entry):
     config_hash: str
 
 
-class Settled(_Entry):
+class Settled(LogEntry):
     """The one answer to a request."""
 
     type: Literal["settled"] = "settled"
     request_id: str
     outcome: Outcome
     version: str | None = None
-    """The version published."""
+    """The version published, or held."""
     reason: str = ""
     report_sha256: str
     """Hash of the kept report's entry in the list `reports`."""
     actor: str = "refit"
 
 
-class Expired(_Entry):
+class Expired(LogEntry):
     """No answer came; the closer goes on without."""
 
     type: Literal["expired"] = "expired"
     request_id: str
 
 
-class Manual(_Entry):
-    """Somebody asks for a structure refit."""
-
-    type: Literal["manual"] = "manual"
-    action: Literal["refit"] = "refit"
-    actor: str
-    reason: str
-    time_ms: int
-
-
-class Rollback(_Entry):
-    """Somebody moves the pointer back to a version that was published before."""
-
-    type: Literal["rollback"] = "rollback"
-    version: str
-    left: str
-    """The version that was current before."""
-    actor: str
-    reason: str
-    time_ms: int
-
-
-class Pin(_Entry):
-    """Somebody keeps the current version: no refit is published until somebody unpins it."""
-
-    type: Literal["pin"] = "pin"
-    version: str
-    """Current at this entry; where another one was, a rollback stands before it."""
-    actor: str
-    reason: str
-    time_ms: int
-
-
-class Unpin(_Entry):
-    """Refits are published again."""
-
-    type: Literal["unpin"] = "unpin"
-    version: str
-    """The version that was pinned."""
-    actor: str
-    reason: str
-    time_ms: int
-
-
-Entry: TypeAlias = Request | Settled | Expired | Manual | Rollback | Pin | Unpin
+Entry: TypeAlias = Request | Settled | Expired | Manual | Rollback | Pin | Unpin | Approve | Reject | Shadow | Unshadow
 _ADAPTER: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Field(discriminator="type")])
 
 
@@ -146,31 +109,6 @@ def chain(tip: str | None, entries: Sequence[bytes]) -> str | None:
     return tip
 
 
-class FoldedLog(BaseModel):
-    """What entries came to that were dropped, none of them an open request: the blob `folded:decisions`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    length: int
-    tip: str | None
-    moved_pane: int | None
-    """Pane of the last move of the pointer, and the version that it is at since."""
-    current: str | None
-    open_failures: dict[str, int]
-    pin: Pin | None
-
-    def encode(self) -> bytes:
-        return canonical_json(self.model_dump(mode="json"))
-
-    @classmethod
-    def decode(cls, raw: bytes) -> FoldedLog:
-        """Raises StateError where the bytes are none."""
-        try:
-            return cls.model_validate_json(raw)
-        except ValidationError as error:
-            raise StateError(f"the folded decision log cannot be read ({error}): {raw[:200]!r}") from error
-
-
 class DecisionLog:
     """The log as read so far, folded. `extend` it with the raw entries from `length` on."""
 
@@ -184,15 +122,26 @@ class DecisionLog:
         self.open_request: Request | None = None
         """The request without an answer. At most one."""
         self.open_failures: dict[str, int] = {}
-        """`refit_refused`, `refit_failed` -> pane of the first such settlement since the last publication."""
+        """`refit_refused`, `refit_failed` -> pane of the first such settlement since the last candidate that passed."""
         self.pin: Pin | None = None
         """The pin that holds after the last entry."""
+        self.held: dict[str, Held] = {}
+        """Version -> candidate that is held after the last entry, oldest first."""
+        self.held_since: int | None = None
+        """Pane of the request since whose answer there has been a held candidate; None while there is none."""
+        self.shadow: Shadow | None = None
+        """What is evaluated beside what is served, after the last entry."""
+        self.known_from_pane: int | None = None
+        """The first pane of which `current_at` knows what was current, where a publication was dropped; None: all."""
         self._manual: dict[int, list[Manual]] = {}
         self._move_panes: list[int] = []
         self._move_versions: list[str] = []
         if folded is not None:
             self.dropped, self.tip, self.pin = folded.length, folded.tip, folded.pin
             self.open_failures = dict(folded.open_failures)
+            self.held, self.held_since = {held.version: held for held in folded.held}, folded.held_since
+            self.shadow = folded.shadow
+            self.known_from_pane = folded.moved_pane
             if folded.moved_pane is not None:
                 self._move(folded.moved_pane, folded.current, "folded")
 
@@ -212,6 +161,9 @@ class DecisionLog:
             current=self.current,
             open_failures=self.open_failures,
             pin=self.pin,
+            held=tuple(self.held.values()),
+            held_since=self.held_since,
+            shadow=self.shadow,
         )
 
     @property
@@ -232,19 +184,14 @@ class DecisionLog:
             if self.open_request is not None:
                 raise StateError(f"decision log: request {entry.id} while {self.open_request.id} is open")
             self.open_request = entry
-            return
-        if isinstance(entry, Settled | Expired):
+        elif isinstance(entry, Settled | Expired):
             if self.open_request is None or entry.request_id != self.open_request.id:
                 raise StateError(f"decision log: {entry.type} entry for request {entry.request_id}, which is not open")
-            self.open_request = None
-        if isinstance(entry, Manual):
+            request, self.open_request = self.open_request, None
+            if isinstance(entry, Settled):
+                self._settle(request, entry)
+        elif isinstance(entry, Manual):
             self._manual.setdefault(entry.pane, []).append(entry)
-        elif isinstance(entry, Settled):
-            if entry.outcome == "published":
-                self._move(entry.pane, entry.version, entry.type)
-                self.open_failures = {}
-            elif entry.outcome in ("refused", "failed"):
-                self.open_failures.setdefault(f"refit_{entry.outcome}", entry.pane)
         elif isinstance(entry, Rollback):
             self._move(entry.pane, entry.version, entry.type)
         elif isinstance(entry, Pin):
@@ -255,12 +202,85 @@ class DecisionLog:
             if self.pin is None:
                 raise StateError(f"decision log: {entry.version} is unpinned while nothing is pinned")
             self.pin = None
+        elif isinstance(entry, Shadow):
+            if entry.version == self.current:
+                raise StateError(f"decision log: {entry.version} is made the shadow while it is current")
+            self.shadow = entry
+        elif isinstance(entry, Unshadow):
+            if self.shadow is None:
+                raise StateError(f"decision log: {entry.version} is no longer the shadow, while nothing was")
+            self.shadow = None
+        else:
+            self._answer_held(entry)
+
+    def _settle(self, request: Request, entry: Settled) -> None:
+        if entry.outcome == "published":
+            self._published(entry.pane, entry.version, entry.type)
+        elif entry.outcome in ("refused", "failed"):
+            self.open_failures.setdefault(f"refit_{entry.outcome}", entry.pane)
+        elif entry.outcome == "held":
+            if entry.version is None:
+                raise StateError(f"decision log: request {entry.request_id} is held, without a version")
+            self.open_failures = {}
+            if not self.held:
+                self.held_since = request.pane
+            self.held[entry.version] = Held(
+                version=entry.version,
+                kind=request.kind,
+                parent=request.parent,
+                request_id=request.id,
+                asked_pane=request.pane,
+                pane=entry.pane,
+            )
+            if (oldest := self.held_beyond(request.kind, MOST_HELD)) is not None:
+                del self.held[oldest]
+
+    def _answer_held(self, entry: Approve | Reject) -> None:
+        held = self.held.get(entry.version)
+        if held is None:
+            raise StateError(f"decision log: {entry.type} entry for {entry.version}, which is not held")
+        if isinstance(entry, Approve):
+            if not entry.left == held.parent == self.current:
+                raise StateError(
+                    f"decision log: {entry.version} replaces {held.parent}, and is approved while {self.current} is"
+                    " current"
+                )
+            self._published(entry.pane, entry.version, entry.type)
+            return
+        del self.held[entry.version]
+        self._drop_shadow(entry.version)
+        if not self.held:
+            self.held_since = None
+
+    @property
+    def waiting(self) -> set[str]:
+        """Versions whose blobs are needed though no move of the pointer may name them: held ones, and the shadow."""
+        shadow = () if self.shadow is None else (self.shadow.version, self.shadow.structure)
+        return {*self.held, *(version for version in shadow if version is not None)}
+
+    def held_beyond(self, kind: Kind, most: int) -> str | None:
+        """The oldest held candidate of the kind where there are more than `most`, and it is not the shadow."""
+        of_kind = [held.version for held in self.held.values() if held.kind == kind]
+        spare = [version for version in of_kind if self.shadow is None or version != self.shadow.version]
+        return spare[0] if len(of_kind) > most and spare else None
+
+    def _published(self, pane: int, version: str | None, what: str) -> None:
+        superseded = set(self.held)
+        self._move(pane, version, what)
+        self.open_failures, self.held, self.held_since = {}, {}, None
+        for other in superseded:
+            self._drop_shadow(other)
 
     def _move(self, pane: int, version: str | None, what: str) -> None:
         if version is None or (self._move_panes and pane < self._move_panes[-1]):
             raise StateError(f"decision log: {what} entry at pane {pane} with version {version} is out of order")
         self._move_panes.append(pane)
         self._move_versions.append(version)
+        self._drop_shadow(version)
+
+    def _drop_shadow(self, version: str) -> None:
+        if self.shadow is not None and self.shadow.version == version:
+            self.shadow = None
 
     def current_at(self, pane: int) -> str | None:
         """Version that is current when `pane` is decided, None before the first publication that is known of."""

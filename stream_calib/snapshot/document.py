@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from stream_calib.snapshot.canonical import canonical_json
 
@@ -18,3 +20,15 @@ class Document(BaseModel):
     def encode(self) -> bytes:
         """Canonical JSON. Raises ValueError for NaN and infinity, which only unchecked copies can hold."""
         return canonical_json(self.model_dump(mode="json"))
+
+
+class ExtendedDocument(Document):
+    """A document to which fields were added: those in `later` are left out while they have their defaults."""
+
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        unused = {name for name in self.later if getattr(self, name) == fields[name].default}
+        return {name: value for name, value in dump(self).items() if name not in unused}

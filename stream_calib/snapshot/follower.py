@@ -15,7 +15,7 @@ from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.errors import DamagedSnapshotError, SnapshotError, StateUnavailableError
 from stream_calib.snapshot.compiled import compile_snapshot, time_attributes
-from stream_calib.snapshot.history import pointer_moves
+from stream_calib.snapshot.history import is_publication, pointer_moves
 from stream_calib.snapshot.model import LevelSnapshot, ResolvedSnapshot, decode_snapshot, resolve, sequence_of
 from stream_calib.windows.state_store import Commit, StateStore
 
@@ -156,7 +156,7 @@ class SnapshotFollower:
                 return False
         except DamagedSnapshotError:
             return False  # `_take` finds that it names no snapshot
-        moves = pointer_moves(self._state)
+        moves = [move for move in pointer_moves(self._state) if is_publication(move)]
         places = [i for i, move in enumerate(moves) if move["version"] == held.version]
         if not places:
             return True

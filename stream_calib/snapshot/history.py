@@ -1,4 +1,4 @@
-"""The history of the snapshot pointer, as it is kept in the state."""
+"""The history of the snapshot pointer, and of what people did about it, as it is kept in the state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _HISTORY = "history"
 
 
 def pointer_moves(state: StateStore) -> list[dict[str, Any]]:
-    """Every move, and every pin, oldest first. Raises StateError where one cannot be read, StateUnavailableError."""
+    """Every move of the pointer (publish, rollback), and what else people did (pin, unpin, reject, shadow, unshadow),
+    oldest first. Raises StateError where one cannot be read, StateUnavailableError."""
     try:
         return [json.loads(raw) for raw in state.entries(_HISTORY, 0)]
     except ValueError as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stream_calib.errors import StateError
-from stream_calib.snapshot.decision_log import DecisionLog, FoldedLog, chain
+from stream_calib.snapshot.decision_log import DecisionLog, chain
+from stream_calib.snapshot.folded_log import FoldedLog
 from stream_calib.windows.state_store import StateStore
 
 FOLDED = "folded:decisions"

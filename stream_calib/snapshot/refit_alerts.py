@@ -1,8 +1,15 @@
-"""Alerts about refits: opened by the first settlement that failed or was refused, closed by the next publication."""
+"""Alerts about refits.
+
+`refit_failed` and `refit_refused` are opened by the first such settlement, and closed by the next candidate that passes
+its gate. `refit_held` is open as long as a candidate waits for somebody: opened by the first one, updated by each
+further one, closed when one is published or the last one is rejected.
+"""
 
 from __future__ import annotations
 
-from stream_calib.alerts.model import AlertKind, make_alert
+from typing import Any
+
+from stream_calib.alerts.model import AlertKind, AlertState, make_alert
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.decision_log import DecisionLog
 from stream_calib.snapshot.report import RefitReport
@@ -21,30 +28,59 @@ class RefitAlerts:
         kind = _KINDS.get(report.outcome)
         if kind is None or kind in log.open_failures:
             return []
-        alert = make_alert(
-            self._key,
-            self._generation,
-            kind,
-            "open",
-            pane=pane,
-            since_ms=report.pane * self._pane_ms,
-            diagnosis=f"the {report.kind} refit ({report.reason}): {report.outcome}, {report.detail}",
-            evidence={"request_id": report.request_id},
+        diagnosis = f"the {report.kind} refit ({report.reason}): {report.outcome}, {report.detail}"
+        return [self._event(kind, "open", pane, report.pane, diagnosis, {"request_id": report.request_id})]
+
+    def held(self, report: RefitReport, version: str, log: DecisionLog, pane: int) -> list[bytes]:
+        """By the candidate of `report` that is held at `pane` as `version`."""
+        evidence: dict[str, Any] = {"request_id": report.request_id, "version": version, "held": len(log.held) + 1}
+        if report.gate is not None and report.gate.gain is not None:
+            evidence |= {"gain": report.gate.gain, "gain_lower": report.gate.gain_lower, "rows": report.gate.rows}
+        state: AlertState = "open" if log.held_since is None else "update"
+        since = report.pane if log.held_since is None else log.held_since
+        diagnosis = (
+            f"the {report.kind} refit ({report.reason}) passed its gate and waits: `stream-calib snapshot approve"
+            f" {version}`, or `snapshot reject`"
         )
-        return [alert.encode()]
+        passed = self._failures_closed(log, pane, "a refit passed its gate")
+        return [*passed, self._event("refit_held", state, pane, since, diagnosis, evidence)]
 
     def closed_by_publication(self, log: DecisionLog, pane: int) -> list[bytes]:
         """By a publication at `pane`: one for each alert that is open."""
+        closed = self._failures_closed(log, pane, "a refit was published")
+        if log.held_since is not None:
+            closed.append(self._event("refit_held", "close", pane, log.held_since, "a refit was published"))
+        return closed
+
+    def closed_by_rejection(self, log: DecisionLog, version: str, pane: int) -> list[bytes]:
+        """By the rejection of the held `version` at `pane`; none while others are held."""
+        if log.held_since is None or log.held.keys() - {version}:
+            return []
+        return [self._event("refit_held", "close", pane, log.held_since, f"{version} was rejected")]
+
+    def _failures_closed(self, log: DecisionLog, pane: int, diagnosis: str) -> list[bytes]:
         return [
-            make_alert(
-                self._key,
-                self._generation,
-                kind,
-                "close",
-                pane=pane,
-                since_ms=log.open_failures[kind] * self._pane_ms,
-                diagnosis="a refit was published",
-            ).encode()
+            self._event(kind, "close", pane, log.open_failures[kind], diagnosis)
             for kind in _KINDS.values()
             if kind in log.open_failures
         ]
+
+    def _event(
+        self,
+        kind: AlertKind,
+        state: AlertState,
+        pane: int,
+        since_pane: int,
+        diagnosis: str,
+        evidence: dict[str, Any] | None = None,
+    ) -> bytes:
+        return make_alert(
+            self._key,
+            self._generation,
+            kind,
+            state,
+            pane=pane,
+            since_ms=since_pane * self._pane_ms,
+            diagnosis=diagnosis,
+            evidence=evidence,
+        ).encode()

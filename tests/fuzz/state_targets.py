@@ -13,8 +13,9 @@ from stream_calib.alerts.model import Alert, make_alert
 from stream_calib.errors import DamagedSnapshotError, StateError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.compiled import compile_snapshot, time_attributes
-from stream_calib.snapshot.decision_log import DecisionLog, Manual, Settled, decode_entry
+from stream_calib.snapshot.decision_log import DecisionLog, Settled, decode_entry
 from stream_calib.snapshot.model import StructureSnapshot, decode_snapshot, psi_reference, resolve, version_of
+from stream_calib.snapshot.operator_entries import Manual
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.pane_record import PaneRecord, decode_record
 from stream_calib.windows.row_codec import decode_rows, encode_rows

@@ -12,7 +12,8 @@ from threading import Event
 
 import pytest
 
-from stream_calib.snapshot.decision_log import Manual, Request, Rollback, Settled, decode_entry
+from stream_calib.snapshot.decision_log import Request, Settled, decode_entry
+from stream_calib.snapshot.operator_entries import Manual, Rollback
 from tests.integration.expectation import (
     check_blocks_name_their_snapshot,
     check_cells_and_classes,

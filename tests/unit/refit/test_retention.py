@@ -13,8 +13,9 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.refit import retention
 from stream_calib.refit.carried import advance_checkpoint
 from stream_calib.refit.retention import Retention
-from stream_calib.snapshot.decision_log import DecisionLog, Manual, Pin, Request, Settled, chain
+from stream_calib.snapshot.decision_log import DecisionLog, Request, Settled, chain
 from stream_calib.snapshot.log_reader import LogReader, begun
+from stream_calib.snapshot.operator_entries import Manual, Pin
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.cells import MaturedCells
 from stream_calib.windows.kept_panes import kept_of

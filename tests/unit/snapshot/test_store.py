@@ -7,8 +7,9 @@ import pytest
 from stream_calib.alerts.model import Alert
 from stream_calib.errors import PublicationRefusedError, SnapshotError, SnapshotPinnedError, StateError
 from stream_calib.events.contracts import ModelKey
-from stream_calib.snapshot.decision_log import DecisionLog, Expired, Pin, Request, Unpin, chain
+from stream_calib.snapshot.decision_log import DecisionLog, Expired, Request, chain
 from stream_calib.snapshot.log_reader import LogReader
+from stream_calib.snapshot.operator_entries import Pin, Unpin
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.state_store import Commit
