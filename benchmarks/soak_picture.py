@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from benchmarks.soak_figures import Sample
-from stream_calib.demo.svg import Scale, drawing, element, horizontal_grid, number, polyline
+from stream_calib.pages.svg import Scale, drawing, element, horizontal_grid, number, polyline
 
 _COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#d98c00", "#555")
 _STYLE = (

@@ -23,7 +23,7 @@ def candidate_table(
     """What is in the map and why, what its certificate claims, and how many scores have labels."""
     rows = [] if choices is None else choice_rows(choices)
     rows += [] if certificate is None else certificate_rows(certificate)
-    return _facts([*rows, *coverage_rows(coverage, uncovered)])
+    return facts_table([*rows, *coverage_rows(coverage, uncovered)])
 
 
 def snapshot_tables(snapshot: ResolvedSnapshot, pane_ms: int) -> list[Table]:
@@ -42,13 +42,14 @@ def snapshot_tables(snapshot: ResolvedSnapshot, pane_ms: int) -> list[Table]:
     choices, certificate = structure.choices, structure.certificate
     rows += [] if choices is None else choice_rows(choices)
     rows += [] if certificate is None else certificate_rows(certificate)
-    tables = [_facts(rows, title="Snapshot")]
+    tables = [facts_table(rows, title="Snapshot")]
     if choices is not None and any(figure.difference is not None for figure in choices.figures):
         tables.append(_figures(choices.figures))
     return tables
 
 
-def _facts(rows: Iterable[tuple[str, str]], title: str | None = None) -> Table:
+def facts_table(rows: Iterable[tuple[str, str]], title: str | None = None) -> Table:
+    """What each line is about, and its text."""
     table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column()

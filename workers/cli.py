@@ -22,6 +22,7 @@ from workers import (
     cli_doctor,
     cli_fusion,
     cli_labels,
+    cli_refits,
     cli_replay,
     cli_retirement,
     cli_snapshot_at,
@@ -50,7 +51,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_config.app, name="config")
 app.add_typer(cli_topics.app, name="topics")
-for commands in (cli_snapshot_held, cli_snapshot_at):
+for commands in (cli_snapshot_held, cli_snapshot_at, cli_refits):
     cli_snapshots.app.add_typer(commands.app)
 app.add_typer(cli_snapshots.app, name="snapshot")
 app.add_typer(cli_retirement.app, name="models")

@@ -139,7 +139,7 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Compare two snapshots: base map, offsets, slopes and patches of groups, level, and what it means for the traffic
-    of now (the scores of the PSI window, drift.psi_window)."""
+    of now (the scores of the PSI window, drift.psi_window), and for those who decide by it (section decisions)."""
     with readable_errors():
         loaded = load(config)
         state = open_selected(loaded, model, version)
@@ -148,7 +148,7 @@ def diff(
             raise ConfigurationError(f"{state.model_key} has no snapshot yet, so there is nothing to compare with")
         one, two = state.snapshots.load(before), state.snapshots.load(other)
         traffic = recent_traffic(state.store, loaded.drift.psi_window_ms // loaded.windows.pane_ms)
-        found = difference(one, two, traffic)
+        found = difference(one, two, traffic, loaded.decisions)
     if as_json:
         print_json(difference_facts(found, traffic, loaded.windows.pane_ms))
     else:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from stream_calib.snapshot.difference import Difference, GroupChange, GroupShift, TrafficShift
 from stream_calib.snapshot.recent_traffic import RecentTraffic
+from workers.refit_tables import decision_table
 from workers.time_text import utc_of_pane
 
 _GROUPS_SHOWN = 20
@@ -29,6 +30,7 @@ def difference_facts(found: Difference, traffic: RecentTraffic, pane_ms: int) ->
             "moved": moved,
             "groups": groups,
             "everything": everything,
+            "decisions": [decision.model_dump(mode="json") for decision in found.traffic.decisions],
             "from_ms": traffic.first_pane * pane_ms,
             "until_ms": (traffic.last_pane + 1) * pane_ms,
         }
@@ -104,7 +106,7 @@ def _traffic(shift: TrafficShift, traffic: RecentTraffic, pane_ms: int) -> list[
     groups = _table(title, "group", "events", "before", "after", "shift")
     for group in shift.groups[:_GROUPS_SHOWN]:
         groups.add_row(*_shift_row(group))
-    return [whole, groups]
+    return [whole, groups, *(decision_table(decision) for decision in shift.decisions)]
 
 
 def _shift_row(group: GroupShift) -> tuple[str, ...]:

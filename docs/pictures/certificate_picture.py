@@ -17,7 +17,7 @@ from stream_calib.calibration import (
     multicalibrate_cells,
 )
 from stream_calib.calibration.labelled_rows import LabelledRows
-from stream_calib.demo.svg import Scale, element, polyline, signed
+from stream_calib.pages.svg import Scale, element, polyline, signed
 
 _GAMMA, _ALPHA = 0.05, 0.05
 _SHOWN = 14

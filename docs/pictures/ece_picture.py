@@ -7,7 +7,7 @@ from flight_weeks import Column, LabelledFlights
 from svg_page import Panel, svg_page
 
 from stream_calib.calibration.metrics import ece, ece_of_perfect
-from stream_calib.demo.svg import Scale, element, polyline
+from stream_calib.pages.svg import Scale, element, polyline
 
 _ROWS = (300, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 _DRAWS = 60

@@ -8,7 +8,7 @@ from scipy.special import logit
 from svg_page import Panel, svg_page
 
 from stream_calib.calibration import GIRB, GIRBCV
-from stream_calib.demo.svg import Scale, element, polyline
+from stream_calib.pages.svg import Scale, element, polyline
 
 _ROWS = 20_000
 _TOP, _BOTTOM = 46.0, 400.0

@@ -7,7 +7,7 @@ from flight_weeks import Column, LabelledFlights
 from svg_page import svg_page
 
 from stream_calib.calibration.metrics import log_loss_sums, worst_group_error
-from stream_calib.demo.svg import Scale, element
+from stream_calib.pages.svg import Scale, element
 
 _ROW, _TOP, _LEFT = 44.0, 72.0, 150.0
 _DRAWS = 1_000

@@ -9,7 +9,7 @@ from svg_page import svg_page
 from stream_calib.calibration import GIRB, GroupEffect, families_up_to, fit_joint, group_effects, make_family
 from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.labelled_rows import LabelledRows
-from stream_calib.demo.svg import Scale, element, signed
+from stream_calib.pages.svg import Scale, element, signed
 
 _ROW, _TOP = 21.0, 62.0
 _ERRORS = 2.0

@@ -7,7 +7,7 @@ from flight_weeks import Column, LabelledFlights, overdispersion
 from svg_page import Panel, percent_ticks, svg_page
 
 from stream_calib.calibration.metrics import ReliabilityCurve, reliability_curve
-from stream_calib.demo.svg import Scale, element, polyline, signed
+from stream_calib.pages.svg import Scale, element, polyline, signed
 
 _BINS = 15
 _TOP, _BOTTOM, _WIDTH = 114.0, 410.0, 330.0

@@ -9,7 +9,7 @@ from svg_page import Panel, svg_page
 
 from stream_calib.calibration import GIRB, Isotonic
 from stream_calib.calibration.metrics import auc
-from stream_calib.demo.svg import Scale, element, polyline, signed
+from stream_calib.pages.svg import Scale, element, polyline, signed
 
 _ROWS = 20_000
 _LIMIT = 5.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from stream_calib.demo.svg import Scale, element, horizontal_grid, number
+from stream_calib.pages.svg import Scale, element, horizontal_grid, number
 
 # The background is painted: a page that shows the picture need not follow the reader's colour scheme.
 _STYLE = """

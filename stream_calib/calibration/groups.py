@@ -82,6 +82,18 @@ class Family:
         number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # the last one for those in none
         return Family(self.rule, tuple(key for key in self.keys if key not in keys), number[self.group_of])
 
+    def of_cells(self, signature: NDArray[np.intp]) -> CellGroups:
+        """The groups of k cells, given the place (k,) of each one's signature."""
+        return CellGroups(self.names, self.group_of[signature])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellGroups:
+    """One family among k cells: the names of its groups, and (k,) the group of each cell, -1 for none."""
+
+    names: Sequence[str]
+    group_of: NDArray[np.intp]
+
 
 def family_rule(attributes: Sequence[str], all_attributes: Sequence[str]) -> FamilyRule:
     """The family of one attribute or of an intersection. Raises ConfigurationError for an unknown attribute."""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from stream_calib.demo.charts import group_chart, reliability_chart
 from stream_calib.demo.figures import DemoFigures, in_words
 from stream_calib.demo.report_data import AlertEntry, RefitEntry, ReportData
 from stream_calib.demo.time_line import time_line
+from stream_calib.pages.templates import page_environment
 
 _SEVERITIES = ("critical", "warning", "info")
 
@@ -41,13 +41,7 @@ class _AlertGroup(NamedTuple):
 
 def render_report(data: ReportData) -> str:
     """The page as text. The same data gives the same text; it refers to nothing outside itself."""
-    environment = Environment(
-        loader=PackageLoader("stream_calib.demo", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment("stream_calib.demo")
     environment.filters.update(count=_count, date=_date, minute=_minute, words=in_words, signed=_signed)
     outcomes, reasons = _refits_by_reason(data.refits)
     return environment.get_template("report.html.j2").render(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stream_calib.demo.figures import in_words
 from stream_calib.demo.flights import DAY_MS
 from stream_calib.demo.report_data import AlertEntry, RefitEntry, ReportData
-from stream_calib.demo.svg import Scale, drawing, element, horizontal_grid, month_starts, polyline, signed
+from stream_calib.pages.svg import Scale, drawing, element, horizontal_grid, month_starts, polyline, signed
 
 _RIGHT = 14.0
 _AVERAGE_DAYS = 7

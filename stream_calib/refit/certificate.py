@@ -21,10 +21,10 @@ from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.derived import time_attributes
 from stream_calib.refit.evidence import Evidence
-from stream_calib.refit.figures import rounded_figure
 from stream_calib.refit.labelled import trailing_cells
 from stream_calib.refit.roles import ROLES
 from stream_calib.refit.row_weights import RowWeights
+from stream_calib.snapshot.figures import rounded_figure
 from stream_calib.snapshot.fit_documents import AuditCellDocument, CertificateDocument, PatchesDocument
 
 

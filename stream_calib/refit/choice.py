@@ -14,8 +14,8 @@ from stream_calib.calibration.groups import family_rule
 from stream_calib.config import Config
 from stream_calib.refit.configurations import FULL, RUNGS_COMPARED, Variant, full_configuration
 from stream_calib.refit.derived import derived_names
-from stream_calib.refit.figures import rounded_figure
 from stream_calib.refit.forward_evidence import LEAST_DAYS, ForwardDay
+from stream_calib.snapshot.figures import rounded_figure
 from stream_calib.snapshot.fit_documents import ChoicesDocument, FigureDocument, PatchesDocument
 
 

@@ -68,7 +68,7 @@ class Evidence:
         self.audited_panes: deque[PaneCells] = deque(maxlen=panes_of(TRAILING_MS, pane_ms))
         """Those of the audit and certificate buckets."""
         self.gate_panes: deque[PaneCells] = deque(maxlen=panes_of(config.refit.gate_window_ms, pane_ms))
-        """Those of the gate's buckets."""
+        """All of the gate's buckets, also those without labelled rows."""
         self.window_panes = panes_of(config.drift.psi_window_ms, pane_ms)
         self.windows: deque[PastWindow] = deque(maxlen=PSI_WINDOWS)
         """Oldest first."""
@@ -128,13 +128,12 @@ class Evidence:
             self.fit_positives += int(cells.positives[fit].sum())
         if self.day_of(pane) != self.day_of(pane - 1):
             self.day_panes = []
-        for panes, members in (
-            (self.day_panes, IS_FIT),
-            (self.audited_panes, IS_AUDITED),
-            (self.gate_panes, IS_GATE),
+        for panes, chosen in (
+            (self.day_panes, fit & labelled_cells),
+            (self.audited_panes, IS_AUDITED[cells.unit_bucket] & labelled_cells),
+            (self.gate_panes, IS_GATE[cells.unit_bucket]),
         ):
-            chosen = _rows(cells, members[cells.unit_bucket] & labelled_cells)
-            panes.append(PaneCells(pane, verdict.complete, winners, chosen))
+            panes.append(PaneCells(pane, verdict.complete, winners, _rows(cells, chosen)))
         self._window_parts.append(ScoredCells(cells.signature, cells.grid_bin, cells.labelled + cells.unlabelled))
         self._window_labelled += labelled
         if (pane + 1 - self.first_pane) % self.window_panes == 0:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from stream_calib.calibration.fit_input import CENTRE_SCORE
+from stream_calib.calibration.groups import Signature, make_family
+from stream_calib.calibration.maps.base_map import EDGES
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.evidence import Evidence
-from stream_calib.refit.gate import GateCells, GateGroups, GateWindow
+from stream_calib.refit.gate import GateWindow
+from stream_calib.refit.gate_rows import GateCells, GateTraffic
 from stream_calib.refit.groups import family_rules
-from stream_calib.refit.labelled import trailing_cells
+from stream_calib.refit.labelled import PaneCells, signature_values, trailing_cells
 from stream_calib.refit.min_coverage import ALL_COVERED, Uncovered
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.refit.settings import DAY_MS
 from stream_calib.snapshot.compiled import compile_snapshot, time_attributes
 from stream_calib.snapshot.model import ResolvedSnapshot
+from stream_calib.windows.cells import EMPTY_MATURED, MaturedCells
+
+_EDGE_SCORES: NDArray[np.float64] = expit(EDGES)
+"""(402, 2) raw scores at the edges of the grid bins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +60,57 @@ def gate_cells(
     that the window has no broken ones.
     """
     weights = RowWeights.of(config)
-    plain = trailing_cells(evidence.gate_panes, signatures, None, weights)
+    panes = [replace(pane, cells=_labelled(pane.cells)) for pane in evidence.gate_panes]
+    plain = trailing_cells(panes, signatures, None, weights)
     cells = plain.cells
     families = [uncovered.family(rule, cells.signatures) for rule in family_rules(config)]
 
     def at_centres(judged: JudgedMap) -> NDArray[np.float64]:
         own = cells
         if judged.derived is not None:
-            own = trailing_cells(evidence.gate_panes, signatures, judged.derived, weights).cells
+            own = trailing_cells(panes, signatures, judged.derived, weights).cells
         return judged.served.at_centres(own.grid_bin, own.signature, own.signatures)
 
     return GateCells(
-        day=(evidence.last_pane - plain.pane) * config.windows.pane_ms // DAY_MS,
+        day=_day(plain.pane, evidence, config),
         unit_bucket=plain.unit_bucket,
         labelled=plain.labelled_rows,
         positives=plain.positive_rows,
         served=CENTRE_SCORE[cells.grid_bin] if served is None else at_centres(served),
         candidate=at_centres(candidate),
-        families=[GateGroups(family.names, family.group_of[cells.signature]) for family in families],
+        families=[family.of_cells(cells.signature) for family in families],
         weights=plain.weights,
+    )
+
+
+def gate_traffic(
+    evidence: Evidence, signatures: Signatures, config: Config, served: JudgedMap | None, candidate: JudgedMap
+) -> GateTraffic:
+    """Every score of the gate's buckets in the window, of incomplete panes too. `served` None: the raw score."""
+    panes: list[PaneCells] = list(evidence.gate_panes)
+    cells = MaturedCells(
+        *(
+            np.concatenate([getattr(EMPTY_MATURED, name), *(getattr(p.cells, name) for p in panes)])
+            for name in MaturedCells.__slots__
+        )
+    )
+    pane = np.repeat(np.array([p.pane for p in panes], np.int64), [len(p.cells.labelled) for p in panes])
+    values, place, _ = signature_values(cells.signature, signatures, RowWeights.of(config))
+
+    def at_edges(judged: JudgedMap) -> NDArray[np.float64]:
+        own_place: NDArray[np.intp] = place
+        own_values: list[Signature] = values
+        if judged.derived is not None:
+            own_place, own_values = judged.derived.extend(place, values, pane)
+        return judged.served.at_edges(cells.grid_bin, own_place, own_values)
+
+    return GateTraffic(
+        day=_day(pane, evidence, config),
+        unit_bucket=cells.unit_bucket,
+        events=cells.labelled + cells.unlabelled,
+        served=_EDGE_SCORES[cells.grid_bin] if served is None else at_edges(served),
+        candidate=at_edges(candidate),
+        families=[make_family(rule, values).of_cells(place) for rule in family_rules(config)],
     )
 
 
@@ -87,3 +127,12 @@ def gate_window(evidence: Evidence, kind: Literal["structure", "level"], baselin
         incomplete_panes=sum(not p.complete for p in panes),
         incomplete_share=missing / winners if winners else 0.0,
     )
+
+
+def _labelled(cells: MaturedCells) -> MaturedCells:
+    chosen = cells.labelled > 0
+    return MaturedCells(*(getattr(cells, name)[chosen] for name in MaturedCells.__slots__))
+
+
+def _day(pane: NDArray[np.int64], evidence: Evidence, config: Config) -> NDArray[np.int64]:
+    return np.asarray((evidence.last_pane - pane) * config.windows.pane_ms // DAY_MS, dtype=np.int64)

@@ -9,10 +9,10 @@ from stream_calib.calibration.multicalibration.audit import EVERYTHING
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.evidence import Evidence
-from stream_calib.refit.figures import rounded_figure
 from stream_calib.refit.groups import family_rules
 from stream_calib.refit.labelled import signature_values
 from stream_calib.refit.row_weights import RowWeights
+from stream_calib.snapshot.figures import rounded_figure
 from stream_calib.snapshot.report import GroupCoverage
 
 MOST_GROUPS = 20

@@ -15,9 +15,9 @@ from stream_calib.calibration.groups import Family, FamilyRule, GroupKey, Signat
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.decayed_counts import FitCells
-from stream_calib.refit.figures import rounded_figure
 from stream_calib.refit.labelled import extended_signatures, signature_values
 from stream_calib.refit.row_weights import RowWeights
+from stream_calib.snapshot.figures import rounded_figure
 from stream_calib.snapshot.report import GroupCoverage
 
 

@@ -60,7 +60,7 @@ def config_hash(config: Config) -> str:
         document["min_coverage"] = config.calibration.min_coverage
     if config.drift.tolerance:
         document["tolerance"] = config.drift.tolerance
-    if config.refit.max_decision_shift is not None:
+    if config.decisions:
         document["decisions"] = [config.refit.max_decision_shift, config.decisions]
     if config.scores.audit_only:
         document["audit_only"] = sorted(config.scores.audit_only)

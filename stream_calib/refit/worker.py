@@ -17,20 +17,29 @@ from stream_calib.errors import (
 from stream_calib.events.contracts import ModelKey
 from stream_calib.refit.carried import CarriedEvidence, advance_checkpoint
 from stream_calib.refit.choice import choose
+from stream_calib.refit.decisions import decision_impacts
 from stream_calib.refit.derived import derived_document, time_attributes
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.fit import fit_structure, refit_level
 from stream_calib.refit.gate import judge_candidate
-from stream_calib.refit.gate_evidence import JudgedMap, gate_cells, gate_window, judged
+from stream_calib.refit.gate_evidence import JudgedMap, gate_cells, gate_traffic, gate_window, judged
 from stream_calib.refit.group_coverage import MOST_GROUPS, group_coverage
 from stream_calib.refit.min_coverage import ALL_COVERED, Uncovered
 from stream_calib.refit.reference import build_reference
+from stream_calib.refit.report_parts import (
+    asked_document,
+    changes_document,
+    group_table_document,
+    reliability_document,
+    role_rows,
+)
 from stream_calib.refit.roles import ROLES
 from stream_calib.refit.settings import config_hash
 from stream_calib.snapshot.compiled import map_document, map_parts
 from stream_calib.snapshot.decision_log import Outcome, Request
 from stream_calib.snapshot.model import LevelSnapshot, ResolvedSnapshot, Snapshot, StructureSnapshot
-from stream_calib.snapshot.report import GateReport, RefitReport
+from stream_calib.snapshot.report import RefitReport
+from stream_calib.snapshot.report_documents import RoleRows
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.state_store import StateStore
 
@@ -115,8 +124,9 @@ class Refitter:
             ServedMap(map_parts(attributes + choice.derived, document, fit.parts.level)),
             time_attributes(config, choice.derived),
         )
-        gate = self._judge(request, evidence, None if parent is None else judged(parent), candidate_map, fit.uncovered)
-        report = self._gated(request, evidence, gate).model_copy(
+        report = self._judged(
+            request, evidence, None if parent is None else judged(parent), candidate_map, fit.uncovered, forward.sha256
+        ).model_copy(
             update={
                 "choices": fit.choices,
                 "certificate": fit.certificate,
@@ -124,7 +134,7 @@ class Refitter:
                 "uncovered": tuple(fit.uncovered.groups[:MOST_GROUPS]),
             }
         )
-        if not gate.passed:
+        if report.gate is None or not report.gate.passed:
             return None, report
         candidate = StructureSnapshot(
             **dict(document),
@@ -147,7 +157,7 @@ class Refitter:
             positives=evidence.fit_positives,
             choices=fit.choices,
             certificate=fit.certificate,
-            gate=gate,
+            gate=report.gate,
         )
         return candidate, report
 
@@ -157,9 +167,9 @@ class Refitter:
         served = judged(parent)
         level = refit_level(evidence, self._state.signatures, served.served.parts, served.derived, self._config)
         candidate_map = JudgedMap(ServedMap(replace(served.served.parts, level=level)), served.derived)
-        gate = self._judge(request, evidence, served, candidate_map)
-        if not gate.passed:
-            return None, self._gated(request, evidence, gate)
+        report = self._judged(request, evidence, served, candidate_map)
+        if report.gate is None or not report.gate.passed:
+            return None, report
         candidate = LevelSnapshot(
             model=self._key.model,
             model_version=self._key.version,
@@ -171,35 +181,43 @@ class Refitter:
             config_hash=request.config_hash,
             structure=parent.structure_version,
             level=level,
-            gate=gate,
+            gate=report.gate,
         )
-        return candidate, self._gated(request, evidence, gate)
+        return candidate, report
 
-    def _judge(
+    def _judged(
         self,
         request: Request,
         evidence: Evidence,
         served: JudgedMap | None,
         candidate: JudgedMap,
         uncovered: Uncovered = ALL_COVERED,
-    ) -> GateReport:
-        cells = gate_cells(evidence, self._state.signatures, self._config, served, candidate, uncovered)
-        return judge_candidate(cells, gate_window(evidence, request.kind, request.parent), self._config.refit)
-
-    def _gated(self, request: Request, evidence: Evidence, gate: GateReport) -> RefitReport:
-        return RefitReport(
-            request_id=request.id,
-            kind=request.kind,
-            reason=request.reason,
-            pane=request.pane,
-            outcome="published" if gate.passed else "refused",
-            detail="the gate passed" if gate.passed else "; ".join(reason.detail for reason in gate.reasons),
-            rows=evidence.fit_rows,
-            positives=evidence.fit_positives,
-            gate=gate,
+        evidence_sha256: str | None = None,
+    ) -> RefitReport:
+        """What the gate says of the candidate, and what it was judged on."""
+        config, signatures = self._config, self._state.signatures
+        cells = gate_cells(evidence, signatures, config, served, candidate, uncovered)
+        traffic = gate_traffic(evidence, signatures, config, served, candidate)
+        decisions = decision_impacts(traffic, config.decisions, config.refit.max_decision_shift)
+        window = gate_window(evidence, request.kind, request.parent)
+        gate = judge_candidate(cells, window, config.refit, decisions)
+        detail = "the gate passed" if gate.passed else "; ".join(reason.detail for reason in gate.reasons)
+        report = self._report(request, "published" if gate.passed else "refused", detail, evidence_sha256)
+        return report.model_copy(
+            update={
+                "rows": evidence.fit_rows,
+                "positives": evidence.fit_positives,
+                "gate": gate,
+                "reliability": reliability_document(cells),
+                "groups": group_table_document(cells),
+                "changes": changes_document(traffic),
+            }
         )
 
-    def _report(self, request: Request, outcome: Outcome, detail: str) -> RefitReport:
+    def _report(
+        self, request: Request, outcome: Outcome, detail: str, evidence_sha256: str | None = None
+    ) -> RefitReport:
+        manual = self._store.log().manual_at(request.pane) if request.reason == "manual" else []
         return RefitReport(
             request_id=request.id,
             kind=request.kind,
@@ -207,7 +225,16 @@ class Refitter:
             pane=request.pane,
             outcome=outcome,
             detail=detail,
+            asked=asked_document(request, [f"{action.actor}: {action.reason}" for action in manual], evidence_sha256),
+            roles=self._roles(request),
         )
+
+    def _roles(self, request: Request) -> tuple[RoleRows, ...]:
+        """Of the data that the request was answered by; none where it was not read, or is not what was named."""
+        if self._carried is None or self._carried.evidence.last_pane != request.last_pane:
+            return ()
+        evidence = self._carried.evidence
+        return role_rows(evidence) if evidence.cells_sha256 == request.cells_sha256 else ()
 
     # --- evidence
 

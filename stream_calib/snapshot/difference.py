@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from stream_calib.calibration.groups import Signature
+from stream_calib.calibration.groups import CellGroups, Signature
 from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.errors import SnapshotError
 from stream_calib.snapshot.compiled import compile_snapshot, time_attributes
+from stream_calib.snapshot.decision_impact import crossings, decision_impact
 from stream_calib.snapshot.map_documents import FamilyDocument, PatchRoundDocument
 from stream_calib.snapshot.model import ResolvedSnapshot, StructureSnapshot
 from stream_calib.snapshot.recent_traffic import RecentTraffic
+from stream_calib.snapshot.report_documents import DecisionImpact
 
 CURVE_SCORES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Raw scores at which the base maps are compared."""
@@ -110,6 +112,8 @@ class TrafficShift:
     """Shift -> share of the events that move by more; see MOVED_BY."""
     groups: tuple[GroupShift, ...]
     """Each value of each attribute, those first of which most is moved (events x mean shift)."""
+    decisions: tuple[DecisionImpact, ...] = ()
+    """Events that cross the thresholds of `decisions`, in their order; groups as above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +131,13 @@ class Difference:
     """None where there was none to look at."""
 
 
-def difference(before: ResolvedSnapshot, after: ResolvedSnapshot, traffic: RecentTraffic) -> Difference:
-    """From `before` to `after`. `traffic`: what to look at, which may be none.
+def difference(
+    before: ResolvedSnapshot,
+    after: ResolvedSnapshot,
+    traffic: RecentTraffic,
+    decisions: Mapping[str, float] | None = None,
+) -> Difference:
+    """From `before` to `after`. `traffic`: what to look at, which may be none; `decisions`: users' thresholds by name.
 
     Raises SnapshotError where the two are over other attributes, DamagedSnapshotError where one makes no map.
     """
@@ -145,7 +154,7 @@ def difference(before: ResolvedSnapshot, after: ResolvedSnapshot, traffic: Recen
         _changes(_offsets(before.structure), _offsets(after.structure)),
         _changes(_slopes(before.structure), _slopes(after.structure)),
         _changes(_patches(before.structure), _patches(after.structure)),
-        _traffic(before, after, traffic) if len(traffic.cells.n) else None,
+        _traffic(before, after, traffic, decisions or {}) if len(traffic.cells.n) else None,
     )
 
 
@@ -214,20 +223,32 @@ def _patches(structure: StructureSnapshot) -> dict[_Group, float]:
     return found
 
 
-def _traffic(before: ResolvedSnapshot, after: ResolvedSnapshot, traffic: RecentTraffic) -> TrafficShift:
+def _traffic(
+    before: ResolvedSnapshot, after: ResolvedSnapshot, traffic: RecentTraffic, decisions: Mapping[str, float]
+) -> TrafficShift:
     cells = traffic.cells
     hashes, place = np.unique(cells.signature, return_inverse=True)
     # Without the keep rate: this is of the scores that are served.
     attributes = len(before.structure.attributes)
     values = [traffic.signatures[number][:attributes] for number in hashes.tolist()]
     index = place.reshape(-1).astype(np.intp)
-    p, q = (_at_centres(snapshot, traffic, index, values) for snapshot in (before, after))
+    served, candidate = (_at_edges(snapshot, traffic, index, values) for snapshot in (before, after))
+    p, q = served.mean(axis=1), candidate.mean(axis=1)
     moved, events = q - p, int(cells.n.sum())
     absolute = np.abs(moved)
+    families = [_cell_groups([value[position] for value in values], index) for position in range(attributes)]
     groups = [
         shift
-        for position, attribute in enumerate(before.structure.attributes)
-        for shift in _shifts(attribute, [value[position] for value in values], index, cells.n, p, q)
+        for attribute, family in zip(before.structure.attributes, families, strict=True)
+        for shift in _shifts(attribute, family, cells.n, p, q)
+    ]
+    named = [
+        CellGroups([f"{attribute}={value}" for value in family.names], family.group_of)
+        for attribute, family in zip(before.structure.attributes, families, strict=True)
+    ]
+    impacts = [
+        decision_impact(name, threshold, cells.n, crossings(cells.n, served, candidate, threshold), named)
+        for threshold, name in sorted((threshold, name) for name, threshold in decisions.items())
     ]
     return TrafficShift(
         GroupShift(None, None, events, _mean(p, cells.n), _mean(q, cells.n)),
@@ -235,34 +256,34 @@ def _traffic(before: ResolvedSnapshot, after: ResolvedSnapshot, traffic: RecentT
         largest_shift=float(moved[np.argmax(absolute)]),
         moved={limit: float(cells.n[absolute > limit].sum()) / events for limit in MOVED_BY},
         groups=tuple(sorted(groups, key=lambda g: -abs(g.events * g.shift))),
+        decisions=tuple(impacts),
     )
 
 
-def _at_centres(
+def _at_edges(
     snapshot: ResolvedSnapshot, traffic: RecentTraffic, index: NDArray[np.intp], values: Sequence[Signature]
 ) -> NDArray[np.float64]:
-    """(k,) what the snapshot serves at the cells' centres."""
+    """(k, 2) what the snapshot serves at the edges of the cells' bins."""
     derived = time_attributes(snapshot.structure)
     if derived is not None:
         index, values = derived.extend(index, values, traffic.pane)
-    return compile_snapshot(snapshot).at_centres(traffic.cells.grid_bin, index, values)
+    return compile_snapshot(snapshot).at_edges(traffic.cells.grid_bin, index, values)
+
+
+def _cell_groups(value_of: Sequence[str], place: NDArray[np.intp]) -> CellGroups:
+    """The values of an attribute. `value_of` (s,): value of each signature; `place` (k,): signature of each cell."""
+    names = sorted(set(value_of))
+    number = {name: i for i, name in enumerate(names)}
+    return CellGroups(names, np.array([number[value] for value in value_of], dtype=np.intp)[place])
 
 
 def _shifts(
-    attribute: str,
-    value_of: Sequence[str],
-    place: NDArray[np.intp],
-    n: NDArray[np.int64],
-    p: NDArray[np.float64],
-    q: NDArray[np.float64],
+    attribute: str, groups: CellGroups, n: NDArray[np.int64], p: NDArray[np.float64], q: NDArray[np.float64]
 ) -> list[GroupShift]:
-    """`value_of` (s,): value of each signature; `place` (k,): signature of each cell; n, p, q (k,)."""
-    names = sorted(set(value_of))
-    number = {name: i for i, name in enumerate(names)}
-    of_cell = np.array([number[value] for value in value_of], dtype=np.intp)[place]
-    events = np.bincount(of_cell, weights=n, minlength=len(names))
-    sums = [np.bincount(of_cell, weights=n * value, minlength=len(names)) / events for value in (p, q)]
-    columns = zip(names, events.astype(np.int64).tolist(), *(s.tolist() for s in sums), strict=True)
+    size = len(groups.names)
+    events = np.bincount(groups.group_of, weights=n, minlength=size)
+    sums = [np.bincount(groups.group_of, weights=n * value, minlength=size) / events for value in (p, q)]
+    columns = zip(groups.names, events.astype(np.int64).tolist(), *(s.tolist() for s in sums), strict=True)
     return [GroupShift(attribute, *column) for column in columns]
 
 

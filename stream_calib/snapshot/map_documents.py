@@ -7,23 +7,7 @@ refuses the map that uses it, in place of serving it without.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from pydantic import SerializerFunctionWrapHandler, model_serializer
-
-from stream_calib.snapshot.document import Document
-
-
-class ExtendedDocument(Document):
-    """A document to which fields were added: those in `later` are left out while they have their defaults."""
-
-    later: ClassVar[frozenset[str]] = frozenset()
-
-    @model_serializer(mode="wrap")
-    def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = type(self).model_fields
-        unused = {name for name in self.later if getattr(self, name) == fields[name].default}
-        return {name: value for name, value in dump(self).items() if name not in unused}
+from stream_calib.snapshot.document import Document, ExtendedDocument
 
 
 class BaseMapDocument(Document):

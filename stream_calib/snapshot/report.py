@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import ValidationError
 
 from stream_calib.drift.policy import Kind, Reason
 from stream_calib.errors import StateError
 from stream_calib.snapshot.decision_log import Outcome
-from stream_calib.snapshot.document import Document
+from stream_calib.snapshot.document import Document, ExtendedDocument
 from stream_calib.snapshot.fit_documents import CertificateDocument, ChoicesDocument
+from stream_calib.snapshot.report_documents import (
+    AskedDocument,
+    ChangesDocument,
+    DecisionImpact,
+    GroupTableDocument,
+    ReliabilityDocument,
+    RoleRows,
+)
+
+MOST_HARMED = 20
+"""Harmed groups that a report names."""
+MOST_UNDERPOWERED = 50
+"""Groups too small to tell that a report names."""
 
 GateCode: TypeAlias = Literal[
     "too_few_rows",
@@ -20,6 +33,7 @@ GateCode: TypeAlias = Literal[
     "lower_bound_below_margin",
     "auc_drop",
     "group_harmed",
+    "decision_shift",
 ]
 """Why the gate refuses, for counting; stable. What each means stands in refit/gate.py."""
 
@@ -48,8 +62,10 @@ class GateReason(Document):
     """The same for people, with the figures."""
 
 
-class GateReport(Document):
+class GateReport(ExtendedDocument):
     """One candidate against what is served, on the gate's buckets. Losses are mean log-losses a labelled row."""
+
+    later = frozenset({"harmed_left_out", "underpowered_left_out", "decisions"})
 
     kind: Literal["structure", "level"]
     baseline: str | None
@@ -74,8 +90,14 @@ class GateReport(Document):
     auc_served: float | None = None
     auc_candidate: float | None = None
     harmed_groups: tuple[HarmedGroup, ...] = ()
+    """Those of the most harm, at most twenty; so many more there are:"""
+    harmed_left_out: int = 0
     underpowered_groups: tuple[str, ...] = ()
-    """Groups in which harm of the size of the tolerance could not have been seen."""
+    """Groups in which harm of the size of the tolerance could not have been seen; those of the most rows, at most
+    fifty. So many more there are:"""
+    underpowered_left_out: int = 0
+    decisions: tuple[DecisionImpact, ...] = ()
+    """What the candidate does at the thresholds of `decisions`, in their order."""
     role_overlap: int
     passed: bool
     reasons: tuple[GateReason, ...] = ()
@@ -101,8 +123,10 @@ class GroupCoverage(Document):
     """Of the labelled rows, by weight; None without them. Of the others it says nothing."""
 
 
-class RefitReport(Document):
+class RefitReport(ExtendedDocument):
     """How one request ended."""
+
+    later = frozenset({"asked", "roles", "reliability", "groups", "changes"})
 
     request_id: str
     kind: Kind
@@ -124,6 +148,13 @@ class RefitReport(Document):
     uncovered: tuple[GroupCoverage, ...] = ()
     """Groups that have no offset, slope or patch, because less than `calibration.min_coverage` of their scores in
     complete panes have a label: those of the most scores."""
+    asked: AskedDocument | None = None
+    roles: tuple[RoleRows, ...] = ()
+    """Of the data that was read; none where there was nothing to read."""
+    reliability: ReliabilityDocument | None = None
+    """Of the candidate that the gate judged; so the next."""
+    groups: GroupTableDocument | None = None
+    changes: ChangesDocument | None = None
 
     @property
     def refused_for(self) -> tuple[RefusalCode, ...]:
@@ -131,6 +162,13 @@ class RefitReport(Document):
         if self.outcome != "refused" or self.gate is None:
             return ()
         return ("pinned",) if self.gate.passed else self.gate.codes
+
+    def alert_evidence(self) -> dict[str, Any]:
+        """What an alert about the request says, as plain values."""
+        evidence: dict[str, Any] = {"request_id": self.request_id}
+        if self.gate is not None and self.gate.decisions:
+            evidence["decisions"] = [decision.in_short() for decision in self.gate.decisions]
+        return evidence
 
     @classmethod
     def decode(cls, raw: bytes) -> RefitReport:

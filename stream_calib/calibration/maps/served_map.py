@@ -69,6 +69,15 @@ class ServedMap:
             result[rows] = (lower + upper) / 2
         return result
 
+    def at_edges(
+        self, grid_bin: NDArray[np.integer], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
+    ) -> NDArray[np.float64]:
+        """Probabilities (k, 2) at the lower and the upper edges of grid bins (k,)."""
+        result = np.empty((len(grid_bin), 2), dtype=np.float64)
+        for rows, first_cell in self._compiled_parts(signature_index, signatures):
+            result[rows, 0], result[rows, 1] = self._gather(first_cell + grid_bin[rows])
+        return result
+
     def _gather(self, cell: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Values at the lower and at the upper edges."""
         # A pair of neighbouring floats read as one complex number: one gather in place of two.

@@ -8,8 +8,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from stream_calib.calibration.groups import CellGroups
 from stream_calib.config import RefitSection
-from stream_calib.refit.gate import GateCells, GateGroups, GateWindow, judge_candidate
+from stream_calib.refit.gate import GateWindow, judge_candidate
+from stream_calib.refit.gate_rows import GateCells
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.snapshot.report import GateCode, GateReport
 
@@ -51,7 +53,7 @@ class Data:
             self.label,
             served,
             candidate,
-            [GateGroups(self.names, self.group.astype(np.intp))],
+            [CellGroups(self.names, self.group.astype(np.intp))],
             RowWeights().of_cells(np.ones(len(self.label))),
         )
         return judge_candidate(cells, window(kind, **change), config)

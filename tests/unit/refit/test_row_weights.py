@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from stream_calib.calibration.grid import locate
-from stream_calib.calibration.groups import Signature, family_rule, make_family
+from stream_calib.calibration.groups import CellGroups, Signature, family_rule, make_family
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.multicalibration.audit import audit
 from stream_calib.config import Config
@@ -25,8 +25,9 @@ from stream_calib.refit.configurations import variants
 from stream_calib.refit.configured_fit import fit_base
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.fit import fit_structure
-from stream_calib.refit.gate import GateCells, GateGroups, GateWindow, Z, judge_candidate
+from stream_calib.refit.gate import GateWindow, Z, judge_candidate
 from stream_calib.refit.gate_evidence import JudgedMap, gate_cells
+from stream_calib.refit.gate_rows import GateCells
 from stream_calib.refit.labelled import fit_data, trailing_cells
 from stream_calib.refit.reference import build_reference
 from stream_calib.refit.row_weights import CellWeights, RowWeights
@@ -262,7 +263,7 @@ def gate_of(n: int, seed: int, positive: float = 1.0, negative: float = 1.0) -> 
         label,
         served,
         truth,
-        [GateGroups([f"g={i}" for i in range(4)], rng.integers(0, 4, n).astype(np.intp))],
+        [CellGroups([f"g={i}" for i in range(4)], rng.integers(0, 4, n).astype(np.intp))],
         CellWeights(np.full(n, positive), np.full(n, negative)),
     )
 
@@ -290,7 +291,7 @@ def test_a_single_day_and_bucket_have_the_error_that_thinned_labels_have() -> No
     n, k = round(events * (middle + keep * (1 - middle))), round(events * middle)
     one = np.zeros(1, np.int64)
     weights = RowWeights(negatives=1 / keep).of_cells(np.ones(1))
-    family = GateGroups(["g"], np.zeros(1, np.intp))
+    family = CellGroups(["g"], np.zeros(1, np.intp))
     rows, positive_rows = np.array([n]), np.array([k])
     cells = GateCells(
         one, one.astype(np.uint8), rows, positive_rows, np.array([served]), np.array([candidate]), [family], weights

@@ -1,4 +1,4 @@
-"""Just enough SVG to draw the report's charts: elements, linear scales and axes.
+"""Just enough SVG to draw charts: elements, linear scales and axes.
 
 Colours, fonts and line widths are CSS classes of the page, so that one drawing serves light, dark and print.
 """

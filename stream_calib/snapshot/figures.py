@@ -1,4 +1,4 @@
-"""Figures of reports: rounded, so that they do not depend on the last bits of a sum."""
+"""Figures of stored documents: rounded, so that they do not depend on the last bits of a sum."""
 
 from __future__ import annotations
 

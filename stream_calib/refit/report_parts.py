@@ -1,0 +1,209 @@
+"""The parts of a refit's report, from what the refit had in hand. Figures are by weight where events were thinned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.calibration.metrics import ReliabilityCurve, group_table_of_counts, reliability_curve_of_counts
+from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.gate_groups import JudgedGroup, judge_groups
+from stream_calib.refit.gate_rows import GateCells, GateLosses, GateTraffic
+from stream_calib.refit.labelled import PaneCells
+from stream_calib.refit.roles import ROLES
+from stream_calib.snapshot.decision_log import Request
+from stream_calib.snapshot.figures import rounded_figure
+from stream_calib.snapshot.report_documents import (
+    MOST_GROUPS,
+    AskedDocument,
+    ChangesDocument,
+    GroupLine,
+    GroupTableDocument,
+    MovedShare,
+    ReliabilityColumns,
+    ReliabilityDocument,
+    RoleRows,
+    ShiftLine,
+)
+
+MOVED_BY = (0.01, 0.05, 0.1)
+"""Shifts of the probability for which the share of events is told that move by more."""
+_MOST_ASKERS = 5
+_MOST_CHARACTERS = 300
+"""Of one asker with the reason."""
+
+
+def asked_document(request: Request, asked_by: Iterable[str], evidence_sha256: str | None = None) -> AskedDocument:
+    """`asked_by`: who asked for it by hand, and why."""
+    return AskedDocument(
+        first_pane=request.first_pane,
+        last_pane=request.last_pane,
+        parent=request.parent,
+        cells_sha256=request.cells_sha256,
+        config_hash=request.config_hash,
+        evidence_sha256=evidence_sha256,
+        asked_by=tuple(text[:_MOST_CHARACTERS] for text in asked_by)[:_MOST_ASKERS],
+    )
+
+
+def role_rows(evidence: Evidence) -> tuple[RoleRows, ...]:
+    """The labelled rows that each role had, in the order in which they are used."""
+    return (
+        RoleRows(
+            role="fit",
+            unit_buckets=tuple(ROLES["fit"]),
+            first_pane=evidence.first_pane,
+            last_pane=evidence.last_pane,
+            incomplete_panes=None,
+            rows=evidence.fit_rows,
+            positives=evidence.fit_positives,
+        ),
+        _trailing_rows("audit", evidence.audited_panes, evidence),
+        _trailing_rows("certificate", evidence.audited_panes, evidence),
+        _trailing_rows("gate", evidence.gate_panes, evidence),
+    )
+
+
+def _trailing_rows(
+    role: Literal["audit", "certificate", "gate"], panes: Iterable[PaneCells], evidence: Evidence
+) -> RoleRows:
+    held, rows, positives = list(panes), 0, 0
+    for pane in held:
+        if pane.complete:
+            own = np.isin(pane.cells.unit_bucket, ROLES[role])
+            rows += int(pane.cells.labelled[own].sum())
+            positives += int(pane.cells.positives[own].sum())
+    return RoleRows(
+        role=role,
+        unit_buckets=tuple(ROLES[role]),
+        first_pane=held[0].pane if held else evidence.first_pane,
+        last_pane=evidence.last_pane,
+        incomplete_panes=sum(not pane.complete for pane in held),
+        rows=rows,
+        positives=positives,
+    )
+
+
+def reliability_document(cells: GateCells) -> ReliabilityDocument | None:
+    """Of what is served and of the candidate, on the same rows; None without labelled rows."""
+    if not len(cells.labelled):
+        return None
+    labelled, positives = cells.weights.weighted(cells.labelled, cells.positives)
+    served, candidate = (
+        _columns(reliability_curve_of_counts(value, labelled, positives, overdispersion=_design_effect(cells)))
+        for value in (cells.served, cells.candidate)
+    )
+    return ReliabilityDocument(served=served, candidate=candidate)
+
+
+def _columns(curve: ReliabilityCurve) -> ReliabilityColumns:
+    return ReliabilityColumns(
+        probability=_figures(curve.mean_probability),
+        rate=_figures(curve.rate),
+        rows=_figures(curve.labelled),
+        lower=_figures(curve.lower),
+        upper=_figures(curve.upper),
+    )
+
+
+def group_table_document(cells: GateCells) -> GroupTableDocument | None:
+    """Every group's rate against both probabilities, and what the gate finds; None without labelled rows."""
+    if not len(cells.labelled):
+        return None
+    losses = GateLosses.of(cells)
+    groups = [family.group_of for family in cells.families]
+    effect = _design_effect(cells)
+    before, after = (
+        group_table_of_counts(value, losses.labelled, losses.positives, groups, overdispersion=effect)
+        for value in (cells.served, cells.candidate)
+    )
+    judged = {(group.family, group.group): group for group in judge_groups(cells, losses)}
+    lines = [
+        _line(judged[family, group], *figures)
+        for family, group, *figures in zip(
+            before.family.tolist(),
+            before.group.tolist(),
+            before.rate.tolist(),
+            (before.lower + before.mean_probability).tolist(),
+            (before.upper + before.mean_probability).tolist(),
+            before.mean_probability.tolist(),
+            after.mean_probability.tolist(),
+            strict=True,
+        )
+        if family >= 0  # the first line is everything, of which the gate's own figures speak
+    ]
+    lines.sort(key=lambda line: (line.verdict != "harmed", -_rows_off(line), line.name))
+    return GroupTableDocument(lines=tuple(lines[:MOST_GROUPS]), left_out=max(len(lines) - MOST_GROUPS, 0))
+
+
+def _line(
+    group: JudgedGroup, rate: float, rate_lower: float, rate_upper: float, served: float, candidate: float
+) -> GroupLine:
+    return GroupLine(
+        name=group.name,
+        rows=group.rows,
+        rate=rounded_figure(rate),
+        rate_lower=rounded_figure(rate_lower),
+        rate_upper=rounded_figure(rate_upper),
+        served=rounded_figure(served),
+        candidate=rounded_figure(candidate),
+        gain=rounded_figure(group.gain),
+        gain_error=None if np.isnan(group.error) else rounded_figure(group.error),
+        verdict=group.verdict,
+    )
+
+
+def _rows_off(line: GroupLine) -> float:
+    """Rows by which the group's positives are off what was said, before or after."""
+    return rounded_figure(line.rows * max(abs(line.rate - line.served), abs(line.rate - line.candidate)))
+
+
+def changes_document(traffic: GateTraffic) -> ChangesDocument | None:
+    """What the candidate changes for whom; None where no score came."""
+    total = int(traffic.events.sum())
+    if not total:
+        return None
+    served, candidate = traffic.served.mean(axis=1), traffic.candidate.mean(axis=1)
+    events = traffic.events.astype(np.float64)
+    absolute = np.abs(candidate - served)
+    lines: list[ShiftLine] = []
+    for family in traffic.families:
+        inside, size = family.group_of >= 0, len(family.names)
+        group = family.group_of[inside]
+        n, before, after = (
+            np.bincount(group, column[inside], size) for column in (events, events * served, events * candidate)
+        )
+        lines += [
+            ShiftLine(
+                name=family.names[i],
+                events=int(n[i]),
+                served=rounded_figure(before[i] / n[i]),
+                candidate=rounded_figure(after[i] / n[i]),
+            )
+            for i in np.flatnonzero(n > 0).tolist()
+        ]
+    lines.sort(key=lambda line: (-rounded_figure(line.events * abs(line.candidate - line.served)), line.name))
+    return ChangesDocument(
+        events=total,
+        served=rounded_figure(float(np.dot(events, served)) / total),
+        candidate=rounded_figure(float(np.dot(events, candidate)) / total),
+        mean_absolute_shift=rounded_figure(float(np.dot(events, absolute)) / total),
+        moved=tuple(
+            MovedShare(more_than=limit, share=rounded_figure(float(events[absolute > limit].sum()) / total))
+            for limit in MOVED_BY
+        ),
+        groups=tuple(lines[:MOST_GROUPS]),
+        left_out=max(len(lines) - MOST_GROUPS, 0),
+    )
+
+
+def _design_effect(cells: GateCells) -> float:
+    rows, positives = cells.labelled.astype(np.float64), cells.positives.astype(np.float64)
+    return max(cells.weights.design_effect(rows, positives), 1.0)
+
+
+def _figures(column: NDArray[np.float64] | Sequence[float]) -> tuple[float, ...]:
+    return tuple(rounded_figure(float(value)) for value in column)
