@@ -111,6 +111,13 @@ class RequestError(StreamCalibError, ValueError):
     """A request to calibrate that cannot be answered as it is: unknown model, columns of several lengths, no ids."""
 
 
+# --- alerts -----------------------------------------------------------------------------------------------
+
+
+class HookAddressError(StreamCalibError):
+    """A hook's address leads to where nothing must be sent: a private address, another host."""
+
+
 # --- fits -------------------------------------------------------------------------------------------------
 
 
