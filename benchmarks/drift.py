@@ -12,9 +12,11 @@ time that a pane takes.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -75,11 +77,19 @@ class Bar:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
-    def run(self, what: str, windows: int | None, work: Callable[[Advance], Result]) -> Result:
-        """`windows`: how many the work tells of; None: it does not tell."""
+    def run(self, what: str, windows: int, work: Callable[[Advance], Result]) -> Result:
+        """`windows`: how many the work tells of."""
         task = self._progress.add_task(what, total=windows)
         try:
             return work(lambda done: self._progress.advance(task, done))
+        finally:
+            self._progress.remove_task(task)
+
+    def wait(self, what: str, work: Callable[[], Result]) -> Result:
+        """For work that tells nothing before its end."""
+        task = self._progress.add_task(what, total=None)
+        try:
+            return work()
         finally:
             self._progress.remove_task(task)
 
@@ -111,33 +121,25 @@ def main(
 def _null(report: Report, bar: Bar, sizes: Sizes, river: bool) -> None:
     windows = sizes.null_events // (GROUPS * PER_WINDOW)
     for law in LAWS:
-        found = bar.run(f"{law}: no change", windows, lambda step, law=law: null_alarms(law, sizes.null_events, step))
+        found = bar.run(f"{law}: no change", windows, partial(null_alarms, law, sizes.null_events))
         if river:
-            found |= bar.run(f"{law}: River", None, lambda _, law=law: river_null(law, sizes.river_events))
+            found |= bar.wait(f"{law}: no change, River", partial(river_null, law, sizes.river_events))
         report.add_false_alarms(law, found)
         name = f"{law}: false alarms of ours per 10^6, upper end of 95 %"
         report.judge(name, found[OURS].interval[1], WITHIN_BUDGET)
 
 
 def _delay(report: Report, bar: Bar, sizes: Sizes, river: bool) -> None:
-    for law in LAWS:
-        for warm_up in (WARM_UP, 0):
-            when = f"{law}: a change after {warm_up * PER_WINDOW:,} group events"
-            windows = warm_up + HORIZON
-            found = bar.run(
-                when, windows, lambda step, law=law, warm_up=warm_up: delays(law, sizes.runs, warm_up, step)
-            )
-            if river:
-                found |= bar.run(
-                    f"{when}, River",
-                    None,
-                    lambda _, law=law, warm_up=warm_up: river_delays(law, sizes.river_runs, warm_up),
-                )
-            report.add_delays(when, found)
-            if law == LAW and warm_up:
-                report.judge(f"{law}: median delay of ours, group events", found[OURS].quantile(0.5), MEDIAN_DELAY)
-            if not warm_up:
-                report.judge(f"{law}: present from the first event, share detected", found[OURS].detected, ALL)
+    for law, warm_up in itertools.product(LAWS, (WARM_UP, 0)):
+        when = f"{law}: a change after {warm_up * PER_WINDOW:,} group events"
+        found = bar.run(when, warm_up + HORIZON, partial(delays, law, sizes.runs, warm_up))
+        if river:
+            found |= bar.wait(f"{when}, River", partial(river_delays, law, sizes.river_runs, warm_up))
+        report.add_delays(when, found)
+        if law == LAW and warm_up:
+            report.judge(f"{law}: median delay of ours, group events", found[OURS].quantile(0.5), MEDIAN_DELAY)
+        if not warm_up:
+            report.judge(f"{law}: present from the first event, share detected", found[OURS].detected, ALL)
 
 
 def _phi(report: Report, bar: Bar, sizes: Sizes) -> None:
@@ -146,21 +148,11 @@ def _phi(report: Report, bar: Bar, sizes: Sizes) -> None:
         what = f"{LAW}, clusters of {cluster}" if cluster > 1 else f"{LAW}, shocks of sd {shock:g}"
         phi = shocked_phi(LAW, shock, cluster)
         report.measured[f"{what}, phi"] = phi
-        found = bar.run(
-            what,
-            windows,
-            lambda step, shock=shock, cluster=cluster, phi=phi: shocked_alarms(
-                LAW, sizes.shocked_events, phi, shock, cluster, step
-            ),
-        )
+        found = bar.run(what, windows, partial(shocked_alarms, LAW, sizes.shocked_events, phi, shock, cluster))
         report.add_false_alarms(f"{what}, phi = {phi:.2f}", found)
         report.judge(f"{what}: with phi, upper end of 95 %", found["with phi"].interval[1], WITHIN_BUDGET)
         late = bar.run(
-            f"{what}: delay",
-            WARM_UP + HORIZON,
-            lambda step, shock=shock, cluster=cluster, phi=phi: shocked_delays(
-                LAW, sizes.runs, phi, shock, cluster, step
-            ),
+            f"{what}: delay", WARM_UP + HORIZON, partial(shocked_delays, LAW, sizes.runs, phi, shock, cluster)
         )
         report.add_delays(f"{what}, phi = {phi:.2f}", {"with phi": late})
 

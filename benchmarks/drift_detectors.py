@@ -45,9 +45,7 @@ class Residual:
             cell, grid_bin = np.nonzero(labelled)
             sums = ResidualSums(cell, SERVED[grid_bin], labelled[cell, grid_bin], positives[cell, grid_bin])
             evidence = pane_evidence(self._watched, sums)
-            self._state, alarms = advance(
-                self._state, self._watched, evidence, EVENTS_PER_FALSE_ALARM / _PER_PANE
-            )
+            self._state, alarms = advance(self._state, self._watched, evidence, EVENTS_PER_FALSE_ALARM / _PER_PANE)
             row[[alarm.cell for alarm in alarms]] = True
         return found
 

@@ -65,7 +65,9 @@ class Report:
         for column in ("pairs", "milliseconds", "events a second"):
             table.add_column(column, justify="right")
         for cost in costs:
-            rate = f"{cost.events_per_second:,.3g}" if cost.events_per_second > 1e9 else f"{cost.events_per_second:,.0f}"
+            rate = (
+                f"{cost.events_per_second:,.3g}" if cost.events_per_second > 1e9 else f"{cost.events_per_second:,.0f}"
+            )
             table.add_row(f"{cost.events:,}", f"{cost.pairs:,}", f"{1e3 * cost.seconds:.1f}", rate)
             self.measured[f"events per second, panes of {cost.events}"] = cost.events_per_second
         self.tables.append(table)

@@ -20,7 +20,7 @@ DETECTORS = {"ADWIN": drift.ADWIN, "PageHinkley": drift.PageHinkley}
 def run(path: str) -> None:
     with np.load(path) as job:
         residuals = job["residuals"].astype(float).tolist()
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for name, make in DETECTORS.items():
         alarms = []
         for group, row in enumerate(residuals):
@@ -31,7 +31,7 @@ def run(path: str) -> None:
                     alarms.append((group, event))
         alarms_of = np.array(alarms, dtype=np.int64).reshape(-1, 2)
         found |= {f"{name}.group": alarms_of[:, 0], f"{name}.event": alarms_of[:, 1]}
-    np.savez(f"{path}.result.npz", **found)
+    np.savez(f"{path}.result.npz", **found)  # type: ignore[arg-type]  # savez's other keyword is a bool
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 from scipy.stats import chi2
 
 from benchmarks.drift_detectors import Detector, Residual, detectors
 from benchmarks.drift_river import river_alarms
 from benchmarks.drift_traffic import GROUPS, LAWS, PER_WINDOW, SERVED, SHIFT, Windows, draw, residuals
+from stream_calib.drift.overdispersion import overdispersion
 
 Advance = Callable[[int], None]
 """Told how many windows more are done."""
@@ -156,11 +156,10 @@ def _parts(total: int, most: int) -> Iterator[int]:
 
 
 def shocked_phi(law: str, shock: float, cluster: int) -> float:
-    """What a fit window of 28 windows would measure: the mean over windows of the squared residuals of the groups over
-    their variance, and 95 % confidence (Student's t) above it."""
+    """What a refit would freeze from a fit window of 28 windows."""
     rng = np.random.default_rng([7, round(1e6 * shock), cluster])
     drawn = draw(LAWS[law], rng, _FIT_WINDOWS, GROUPS, rng.normal(0.0, shock, _FIT_WINDOWS), cluster)
     residual = drawn.positives.sum(axis=2) - drawn.labelled @ SERVED
-    ratio = (residual**2).sum(axis=1) / (drawn.labelled @ (SERVED * (1 - SERVED))).sum(axis=1)
-    quantile = float(stdtrit(_FIT_WINDOWS - 1, 0.95))
-    return max(1.0, float(ratio.mean() + quantile * ratio.std(ddof=1) / np.sqrt(_FIT_WINDOWS)))
+    phi = overdispersion(residual, drawn.labelled @ (SERVED * (1 - SERVED)))
+    assert phi is not None  # 28 windows are enough
+    return phi

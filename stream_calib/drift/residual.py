@@ -57,7 +57,7 @@ class WatchedCells:
             raise ValueError(f"watched cells: {cells} names, but {shapes}: one of each for every cell")
         if len(set(self.names)) != cells:
             raise ValueError("watched cells: names repeat: each cell needs its own, or detectors would be mixed up")
-        if cells and not (0 <= self.family.min() and self.family.max() < families):
+        if cells and not (self.family.min() >= 0 and self.family.max() < families):
             raise ValueError(f"watched cells: family must lie in 0 .. {families - 1}, one for each phi")
         if not ((self.epsilon >= 0) & (self.epsilon <= 1)).all():
             raise ValueError("watched cells: epsilon must lie in 0 .. 1: it is a difference of probabilities")
@@ -112,11 +112,12 @@ class ResidualState:
         """(C, shifts) log M of the cells `names`: a new one begins with nothing, one that is watched no more is let
         go. A copy."""
         if tuple(names) == self.names:
-            return self.rows.copy()
+            return np.array(self.rows)
         place = {name: i for i, name in enumerate(self.names)}
         found = np.array([place.get(name, -1) for name in names], dtype=np.intp)
         carried = np.full((len(names), len(SHIFTS)), -np.inf)
-        carried[found >= 0] = self.rows[found[found >= 0]]
+        known = found >= 0
+        carried[known] = self.rows[found[known]]
         return carried
 
     def to_text(self) -> str:
@@ -179,4 +180,4 @@ def log_mean(log_m: Floats) -> Floats:
     for column in log_m.T:
         total += np.exp(column - known)
     with np.errstate(divide="ignore"):
-        return np.asarray(known + np.log(total / log_m.shape[1]))
+        return np.asarray(known + np.log(total / log_m.shape[1]), dtype=np.float64)

@@ -7,9 +7,9 @@ An event with label y that was served f has the log-likelihood ratio
 of the log-odds of f_d moved by d against f_d. While the probability of the label, given everything earlier, lies in
 [f - epsilon, f + epsilon], E[exp(l_d)] <= 1.
 
-f_d is kept at least 1e-6 for d > 0 and at most 1 - 1e-6 for d < 0, so no single event is infinite evidence; at the other
-side it may be 1 and 0, where l_d <= 0: what is served or tolerated as certain cannot be exceeded. (A limit of 1 - 1e-6
-there too would count 10^9 positives that were served 1 as evidence of 600 for d > 0.)
+f_d is kept at least 1e-6 for d > 0 and at most 1 - 1e-6 for d < 0, as what is served. At the other side it may be 1
+and 0, where l_d <= 0: what is served or tolerated as certain cannot be exceeded. (A limit of 1 - 1e-6 there too would
+count 10^9 positives that were served 1 as evidence of up to 800 for d > 0.)
 
 Dividing the sum of l_d by phi >= 1 keeps the expectation of its exponential at most 1 for events that depend on each
 other in clusters of up to phi, whatever the dependence (Hoelder's and Jensen's inequalities), and by a normal
@@ -26,7 +26,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.drift.residual import SHIFTS, Floats, PaneEvidence, ResidualSums, WatchedCells
+from stream_calib.drift.residual import SHIFTS, PaneEvidence, ResidualSums, WatchedCells
 
 _LEAST = 1e-6
 _ONE = 1 << 30
@@ -72,7 +72,7 @@ def _check(watched: WatchedCells, sums: ResidualSums) -> None:
         raise ValueError(f"residual sums: columns of different lengths {sorted(lengths)}")
     if not len(sums.cell):
         return
-    if not (0 <= sums.cell.min() and sums.cell.max() < len(watched.names)):
+    if not (sums.cell.min() >= 0 and sums.cell.max() < len(watched.names)):
         raise ValueError(f"residual sums: cells must be watched ones, 0 .. {len(watched.names) - 1}")
     if not ((sums.served >= 0) & (sums.served <= 1)).all():
         raise ValueError("residual sums: served probabilities must lie in 0 .. 1")

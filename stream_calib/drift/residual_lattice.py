@@ -53,7 +53,7 @@ def decode(text: str, shifts: int) -> tuple[tuple[str, ...], Floats]:
         raise StateFormatError(f"stored residual detectors cannot be read ({error}): {text[:80]!r}") from error
     if len(values) != len(names) * shifts * _BYTES or not all(isinstance(name, str) for name in names):
         raise StateFormatError(
-            f"stored residual detectors hold {len(values)} bytes for {len(names)} cells, {shifts * _BYTES} each are needed"
+            f"stored residual detectors hold {len(values)} bytes for {len(names)} cells, not {shifts * _BYTES} for each"
         )
     padded = np.zeros((len(values) // _BYTES, 4), np.uint8)
     padded[:, 1:] = values.reshape(-1, _BYTES)
