@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from stream_calib.alerts.model import SEVERITY
 from stream_calib.alerts.quiet_hours import QuietHours
+from stream_calib.config_conditions import ConditionsSection
 from stream_calib.config_secrets import SecretPlace
 from stream_calib.config_values import DurationMs, Section
 from stream_calib.errors import ConfigurationError
@@ -139,6 +140,7 @@ class AlertsSection(Section):
 
     hooks: list[HookSection] = Field(default_factory=list, max_length=32, description="Receivers beside the topic")
     routes: list[RouteSection] = Field(default_factory=list, description="Empty: every hook is told of all warnings")
+    conditions: ConditionsSection = ConditionsSection()
     give_up_after_ms: DurationMs = Field(
         default=86_400_000,
         alias="give_up_after",

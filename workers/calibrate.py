@@ -20,6 +20,7 @@ from stream_calib.events.control import clock_record
 from stream_calib.snapshot.served_models import ServedModels
 from stream_calib.transport.port import Consumer, Log, Outgoing, PolledBatch, StartAt, TopicPartition
 from stream_calib.windows.generations import LiveStates
+from stream_calib.windows.redis_news import PointerNews
 from stream_calib.windows.registration import check_blocks
 from workers.batch_stages import Batch, Batches
 from workers.calibrate_status import CalibrateStatus
@@ -27,6 +28,7 @@ from workers.calibrate_transform import Calibrated, Transform
 from workers.deployment import connect_state, member_name, open_gaps, open_log, open_registry
 from workers.input_gaps import Gap, InputGaps, skippable
 from workers.input_metrics import InputMetrics
+from workers.input_waits import InputWaits
 from workers.rejects import RejectCounts
 from workers.role import Role, wall_clock_ms
 from workers.status_board import StatusBoard
@@ -68,11 +70,14 @@ class Calibrate(Role):
         log = self._opened.enter_context(open_log(config))
         status = CalibrateStatus(config, self.name, member, lambda key: StatusBoard(client, key), self._clock_ms)
         self._opened.callback(status.drop)
+        news = PointerNews(config.redis)
+        self._opened.callback(news.close)
         models = ServedModels(
             config,
             open_registry(client, config),
             states,
             clock_ms=lambda: time.monotonic_ns() // 1_000_000,
+            news=news.came,
         )
         start = StartAt(earliest=config.log.start == "earliest")
         consumer = self._opened.enter_context(log.consumer(GROUP, [config.topics.scores], member=member, start=start))
@@ -86,6 +91,7 @@ class Calibrate(Role):
         self._transform = Transform(self._config, models.admit)
         self._odd: dict[str, int] = {}
         self._input_metrics = InputMetrics(self.name, log)
+        self._waits = InputWaits(self._config)
         self._opened.callback(self._input_metrics.close)
         self._passed.clear()
         self._fitting.clear()
@@ -242,6 +248,7 @@ class Calibrate(Role):
         for kind, count in odd.items():
             metrics.SCORE_ODDITIES.labels(kind).inc(count - self._odd.get(kind, 0))
         self._odd = odd
+        self._rejected.read(self._config.topics.scores, len(polled.records))
         self._rejected.add(polled.records, [*decoded.rejects, *(refused.reject for refused in scores.refused)])
 
     def _wait_for(self, keys: str) -> None:
@@ -253,11 +260,13 @@ class Calibrate(Role):
     def _report(self) -> None:
         now = self._clock_ms()
         if self._input_metrics.due(now):
-            self._input_metrics.observe(now, {p: self._consumer.position(p) for p in self._consumer.assignment()}, {})
+            positions = {p: self._consumer.position(p) for p in self._consumer.assignment()}
+            self._waits.note(now, positions, self._input_metrics.observe(now, positions, {}))
         self._status.report(self._models, self._facts)
 
     def _facts(self) -> dict[str, Any]:
         return {
             "partitions": sorted(str(p) for p in self._consumer.assignment()),
-            "rejected": dict(self._rejected.by_reason),
+            **self._rejected.facts(),
+            **self._waits.facts(),
         }

@@ -25,22 +25,24 @@ class InputMetrics:
 
     def observe(
         self, now_ms: int, positions: Mapping[TopicPartition, int], clocks_ms: Mapping[TopicPartition, int | None]
-    ) -> None:
-        """Asks the log for the ends.
+    ) -> dict[TopicPartition, int]:
+        """Asks the log for the ends, and returns them.
 
         `positions`: next offset of each partition that is read now. `clocks_ms`: its largest accepted event time, where
         that is known. Raises TransportError where the log is away.
         """
         self._at_ms = now_ms
+        ends = {partition: self._log.end_offset(partition) for partition in positions}
         for partition, position in positions.items():
             topic, number = partition.topic, str(partition.partition)
-            lag = max(0, self._log.end_offset(partition) - position)
+            lag = max(0, ends[partition] - position)
             metrics.INPUT_LAG.labels(self._role, topic, number).set(lag)
             clock_ms = clocks_ms.get(partition)
             if clock_ms is not None and clock_ms < ENDED_CLOCK_MS:
                 metrics.INPUT_CLOCK_TIMESTAMP.labels(topic, number).set(clock_ms / 1000)
         self._withdraw(self._exported - positions.keys())
         self._exported = set(positions)
+        return ends
 
     def close(self) -> None:
         """Nothing is read any more."""

@@ -7,21 +7,17 @@ the deployment's state says whether it is open, and is written with it in one co
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
-from stream_calib.alerts import standing
-from stream_calib.alerts.model import Alert, AlertKind, AlertState, alert_of
+from stream_calib.alerts.conditions import AT_ONCE, ConditionAlert, Seen
+from stream_calib.alerts.standing import StandingAlert
 from stream_calib.config import Config
 from stream_calib.transport.port import Log, TopicPartition
 from stream_calib.windows.model_registry import deployment_scope
 from stream_calib.windows.state_store import Commit, StateStore
 from workers.time_text import age, utc_minute
 
-_LOG = logging.getLogger(__name__)
-
 FIELD, WATCHED_FIELD = "label_silence", "labels_watched_since"
-_KIND: AlertKind = "label_outage"
 _EVERY_MS = 10_000
 
 
@@ -34,8 +30,10 @@ class LabelSilence:
     def __init__(self, log: Log, state: StateStore, config: Config, clock_ms: Callable[[], int]) -> None:
         """`state`: of the deployment. `clock_ms`: wall time."""
         self._log, self._state, self._clock_ms = log, state, clock_ms
-        self._scope = deployment_scope(config.log.group_prefix)
-        self._topic, self._pane_ms = config.topics.labels, config.windows.pane_ms
+        self._topic = config.topics.labels
+        scope = deployment_scope(config.log.group_prefix)
+        alert = StandingAlert(scope, "label_outage", config.windows.pane_ms, subject=self._topic)
+        self._alert = ConditionAlert(FIELD, alert, AT_ONCE)
         self._due, self._is_live = config.labels.when_due(), config.serving.clock_records == "wall"
         self._looked_at_ms = 0
 
@@ -52,40 +50,21 @@ class LabelSilence:
             self._state.commit(Commit({WATCHED_FIELD: None}, {WATCHED_FIELD: str(now_ms)}))
             return
         since_ms = self._due.must_have_come_since_ms(now_ms)
-        if since_ms < int(watched):
-            return
-        is_open = standing.open_since_ms(found[FIELD]) is not None
+        if since_ms >= int(watched):
+            self._alert.look(self._state, found, self._seen(since_ms, now_ms), now_ms)
+
+    def _seen(self, since_ms: int, now_ms: int) -> Seen:
+        evidence = {"topic": self._topic}
         if self._has_come_since(since_ms):
-            if is_open:
-                self._change(found[FIELD], None, "labels have come again")
-        elif not is_open:
-            due = self._due.due_ms(now_ms)
-            what = f"which was due at {utc_minute(due)}" if self._due.times else f"for {age(now_ms - since_ms)}"
-            text = (
-                f"no label has come to {self._topic} {what}: no pane matures, and nothing is refitted, until some"
-                " come; look at what produces them (labels.schedule and labels.schedule_grace say when they are due)"
-            )
-            self._change(found[FIELD], since_ms, text)
+            return Seen("fine", since_ms, "labels have come again", evidence)
+        due = self._due.due_ms(now_ms)
+        what = f"which was due at {utc_minute(due)}" if self._due.times else f"for {age(now_ms - since_ms)}"
+        text = (
+            f"no label has come to {self._topic} {what}: no pane matures, and nothing is refitted, until some come;"
+            " look at what produces them (labels.schedule and labels.schedule_grace say when they are due)"
+        )
+        return Seen("bad", since_ms, text, evidence)
 
     def _has_come_since(self, time_ms: int) -> bool:
         partitions = [TopicPartition(self._topic, p) for p in range(self._log.partitions(self._topic))]
         return any(self._log.offset_at(p, time_ms) < self._log.end_offset(p) for p in partitions)
-
-    def _change(self, before: str | None, since_ms: int | None, diagnosis: str) -> None:
-        """Opens as of `since_ms`, or closes (None)."""
-
-        def event(state: AlertState, times: int, since_ms: int) -> Alert:
-            return alert_of(
-                self._scope,
-                _KIND,
-                state,
-                (_KIND, state, self._topic, times),
-                subject=self._topic,
-                pane=since_ms // self._pane_ms,
-                since_ms=since_ms,
-                diagnosis=diagnosis,
-                evidence={"topic": self._topic},
-            )
-
-        if standing.change(self._state, {FIELD: before}, FIELD, since_ms, event):
-            _LOG.log(logging.INFO if since_ms is None else logging.ERROR, "%s", diagnosis)

@@ -26,11 +26,21 @@ from stream_calib.events.dead_letters import dead_letters
 from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.transport.port import OffsetRange, PolledBatch, Record, TopicPartition
 from stream_calib.windows.panes import PaneSettings
+from workers.alerting_deployment import DeploymentConditions
 from workers.batch_stages import Batches
-from workers.deployment import connect_state, member_name, open_deployment_store, open_gaps, open_log, open_registry
+from workers.deployment import (
+    connect_state,
+    member_name,
+    open_board,
+    open_deployment_store,
+    open_gaps,
+    open_log,
+    open_registry,
+)
 from workers.embedded_trimming import EmbeddedTrimming
 from workers.input_gaps import Gap, skippable
 from workers.input_metrics import InputMetrics
+from workers.input_waits import InputWaits
 from workers.label_silence import LabelSilence
 from workers.monitor_commits import PositionCommits
 from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
@@ -75,7 +85,10 @@ class Monitor(Role):
         self._log = log = self._opened.enter_context(open_log(config))
         self._partitions = InputPartitions(log, config)
         self._gaps = open_gaps(client, config)
-        self._silence = LabelSilence(log, open_deployment_store(client, config), config, self._clock_ms)
+        deployment = open_deployment_store(client, config)
+        self._silence = LabelSilence(log, deployment, config, self._clock_ms)
+        self._conditions = DeploymentConditions(deployment, open_board(client, config), config, self._partitions.sides)
+        self._waits = InputWaits(config)
         self._registry = open_registry(client, config)
         self._positions: dict[TopicPartition, int] = {}
         """Where the next poll begins: the least position over the model keys."""
@@ -130,11 +143,12 @@ class Monitor(Role):
             self._tell_rewinds(behind)
             if self._input_metrics.due(now):
                 clocks_ms = {p: self._models.clock_ms(self._partitions.keys[p]) for p in self._positions}
-                self._input_metrics.observe(now, self._positions, clocks_ms)
+                self._waits.note(now, self._positions, self._input_metrics.observe(now, self._positions, clocks_ms))
             self._silence.look()
+            self._reports.look_at(self._conditions, self._models)
             self._trimming.look(registered.known)
             self._gaps.close_past(now, self._settings.horizon_ms + self._settings.label_lateness_ms)
-        self._reports.exchange(self.name, self._rejected.by_reason, self._models)
+        self._reports.exchange(self.name, self._rejected.facts() | self._waits.facts(), self._models)
         self._models.advance()
         # The poll has waited already.
         return True
@@ -229,6 +243,7 @@ class Monitor(Role):
                 self._seek([partition])
                 continue
             self._batch.read(partition.topic, len(by_partition[partition]))
+            self._rejected.read(partition.topic, len(by_partition[partition]))
             with self._batch.stage("decode"):
                 read[partition] = self._read(partition, by_partition[partition], span)
             self._refuse(by_partition[partition], read[partition].rejects)

@@ -17,6 +17,8 @@ from stream_calib.windows.model_registry import ModelRegistry
 from stream_calib.windows.new_model import starts_beside
 from stream_calib.windows.registration import INPUTS
 from stream_calib.windows.shard_store import Mark
+from stream_calib.windows.watermarks import last_scored
+from workers.alerting_model import ModelConditions
 from workers.deployment import State, state_of
 from workers.monitor_partitions import InputPartitions
 from workers.monitored_model import ModelPart, MonitoredModel
@@ -45,6 +47,7 @@ class MonitorModels:
         self._partitions, self._idle_inputs = partitions, idle_inputs
         self._constants = configured_keys(config)
         self._states: dict[ModelKey, State] = {}
+        self._conditions: dict[ModelKey, ModelConditions] = {}
         self.served: dict[ModelKey, MonitoredModel] = {}
         """Model keys that are served, in the order in which they were opened."""
         self.failed: dict[ModelKey, str] = {}
@@ -80,6 +83,14 @@ class MonitorModels:
         if retirement is not None:
             model.go_on_from(marks)
             self._registry.returned(key)
+        self._conditions[key] = ModelConditions(
+            key,
+            state.generation,
+            state.store,
+            state.snapshots,
+            self._config,
+            lambda pane: self._scored_later(key, pane),
+        )
         self.served[key] = model
 
     def let_go(self, gone: Callable[[ModelKey], bool]) -> None:
@@ -88,6 +99,7 @@ class MonitorModels:
             self._leave(key)
             self.served.pop(key, None)
             self.failed.pop(key, None)
+            self._conditions.pop(key, None)
             del self._states[key]
             _LOG.info("%s was retired; it is left", key)
 
@@ -198,8 +210,25 @@ class MonitorModels:
     # --- closing, statuses
 
     def advance(self) -> None:
-        """Closes, matures and decides what can be, where this process has the lease."""
-        self._each(lambda model: model.advance())
+        """Closes, matures and decides what can be, where this process has the lease, and looks at the conditions of the
+        model keys."""
+
+        def work(model: MonitoredModel) -> None:
+            model.advance()
+            if model.closes:
+                self._conditions[model.key].look(self._clock_ms(), model.score_watermark_ms, model.last_scored_pane)
+
+        self._each(work)
+
+    def _scored_later(self, key: ModelKey, pane: int) -> ModelKey | None:
+        """Another version of the model that was scored after the pane; of those that were scored last in the pane, the
+        one with the greatest name stands for the model."""
+        for other, state in self._states.items():
+            if other.model == key.model and other != key and other in self.served:
+                last = last_scored(state.shards.progress())
+                if last is not None and (last, other.version) > (pane, key.version):
+                    return other
+        return None
 
     def release(self) -> None:
         """Gives up leases and statuses."""
@@ -212,13 +241,20 @@ class MonitorModels:
             self.served[key].release()
 
     def exchange_statuses(self, role: str, facts: Mapping[str, Any]) -> list[MemberStatus]:
-        """Puts this process's status on the board of each model key, and takes those of the role's other processes."""
+        """Puts this process's status on the board of each model key, and takes those of all other processes."""
         now = self._clock_ms()
-        others: dict[str, MemberStatus] = {}
+        others: dict[tuple[str, str], MemberStatus] = {}
         for key, state in self._states.items():
             own: dict[str, Any] = {"closer": key in self.served and self.served[key].closes}
             if key in self.failed:
                 own["failed"] = self.failed[key]
             state.board.put(MemberStatus(role, self._member, now, {**facts, **own}))
-            others |= {s.member: s for s in state.board.all(now) if s.role == role and s.member != self._member}
+            for status in state.board.all(now):
+                name = (status.role, status.member)
+                if name != (role, self._member) and (name not in others or others[name].time_ms < status.time_ms):
+                    others[name] = status
         return list(others.values())
+
+    def own_status(self, role: str, facts: Mapping[str, Any]) -> MemberStatus:
+        """What this process says of itself now, but for what concerns one model key."""
+        return MemberStatus(role, self._member, self._clock_ms(), dict(facts))

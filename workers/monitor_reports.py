@@ -1,14 +1,17 @@
-"""Where one monitor stands with its inputs, and where it has heard that the others do."""
+"""Where one monitor stands with its inputs, and what it has heard of the other processes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from stream_calib.config import WindowsSection
 from stream_calib.transport.port import PolledBatch, TopicPartition
+from workers.alerting_deployment import DeploymentConditions
 from workers.input_reports import IdleLabelInputs, InputReport, too_far_ahead
 from workers.monitor_models import MonitorModels
 from workers.monitor_partitions import InputPartitions
+from workers.status_board import MemberStatus
 
 _EVERY_MS = 1_000
 _BUSY_EVERY_MS = 50
@@ -31,6 +34,8 @@ class MonitorReports:
         self._idle_labels = IdleLabelInputs.of(windows)
         self._idle_since: dict[TopicPartition, int] = {}
         self._others: dict[str, InputReport] = {}
+        self._statuses: list[MemberStatus] = []
+        """Of all processes, this one too."""
         self._told_at = 0
         self._told_busy = False
 
@@ -58,21 +63,32 @@ class MonitorReports:
         """Label inputs that are left out of the minimum now -> their end positions."""
         return {} if self._idle_labels is None else self._idle_labels.left_out(self._all(models), self._clock_ms())
 
-    def exchange(self, role: str, rejected: Mapping[str, int], models: MonitorModels) -> None:
+    def exchange(self, role: str, facts: Mapping[str, Any], models: MonitorModels) -> None:
         """From time to time, says where this process is, and hears where the other monitors are: those that are alive,
-        because an old report must not leave out what nobody reads now."""
+        because an old report must not leave out what nobody reads now. `facts`: of this process, beside its inputs."""
         now = self._clock_ms()
         busy = any(partition not in self._idle_since for partition in self._positions)
         if now - self._told_at < (_BUSY_EVERY_MS if busy or self._told_busy else _EVERY_MS):
             return
         self._told_at, self._told_busy = now, busy
-        facts = {"inputs": self._own(models), "rejected": dict(rejected)}
+        facts = {"inputs": self._own(models), **facts}
+        others = models.exchange_statuses(role, facts)
+        self._statuses = [*others, models.own_status(role, facts)]
         self._others = {
             key: InputReport(*report)
-            for status in models.exchange_statuses(role, facts)
-            if now - status.time_ms <= 3 * _EVERY_MS
+            for status in others
+            if status.role == role and now - status.time_ms <= 3 * _EVERY_MS
             for key, report in status.facts["inputs"].items()
         }
+
+    def look_at(self, conditions: DeploymentConditions, models: MonitorModels) -> None:
+        """Tells what alerts go by, where it is time to. Raises StateUnavailableError."""
+        now = self._clock_ms()
+        if conditions.due(now):
+            known, idle = self._all(models), self.idle_inputs(models)
+            reports = {p: known.get(key) for p, key in self._partitions.keys.items()}
+            left_out = [p for p, key in self._partitions.keys.items() if key in idle]
+            conditions.look(now, self._statuses, reports, left_out)
 
     def _all(self, models: MonitorModels) -> dict[str, InputReport]:
         return self._others | self._own(models)

@@ -72,6 +72,7 @@ class MonitoredModel:
                 config,
                 state.store.signatures,
                 state.snapshots.reference,
+                state.snapshots.load,
             ),
             idle_inputs=idle_inputs,
             may_expire=self._may_expire,
@@ -159,6 +160,16 @@ class MonitoredModel:
     def closes(self) -> bool:
         """Whether this process has the closer's lease, as far as it knows."""
         return self._clock_ms() < self._lease_until
+
+    @property
+    def score_watermark_ms(self) -> int | None:
+        """As the closer saw it last; None: not known."""
+        return self._closer.watermarks.get("s")
+
+    @property
+    def last_scored_pane(self) -> int | None:
+        """The last pane with a score, as the closer saw it last."""
+        return self._closer.last_scored_pane
 
     def advance(self) -> None:
         """Closes, matures and decides what can be, where this process has the lease. It is renewed well before it ends;

@@ -1,40 +1,97 @@
 """Alerts that are open or closed by themselves, outside of the decisions of panes.
 
-A field of the state says which: `<times it has opened>:<since when, epoch milliseconds>`, without the time while it is
-closed. It changes in one commit with the event in the outbox, so each event is there once, whoever sees the change.
+A field of the state says what was told of one last: `<times it has opened>:<since when, epoch milliseconds>`, without
+the time while it is closed; where it was opened with news, then `:<times it was updated>:<hash of the news>`. It
+changes in one commit with the event in the outbox, so each event is there once, whoever sees the change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from stream_calib.alerts.model import Alert, AlertState
-from stream_calib.windows.state_store import Commit, StateStore
-
-
-def open_since_ms(field: str | None) -> int | None:
-    """Since when the alert is open, epoch milliseconds; None while it is closed."""
-    return _read(field)[1]
+from stream_calib.alerts.model import Alert, AlertKind, AlertState, alert_of
+from stream_calib.events.contracts import ModelKey
+from stream_calib.snapshot.canonical import content_id
 
 
-def change(
-    state: StateStore,
-    expect: Mapping[str, str | None],
-    field: str,
-    since_ms: int | None,
-    event: Callable[[AlertState, int, int], Alert],
-) -> bool:
-    """Opens the alert as of `since_ms`, or closes it (None). False where another process has changed what `expect`
-    holds: fields as they were read, `field` among them. `event`: the alert for its state, times opened and since when.
-    """
-    times, opened_ms = _read(expect[field])
-    if since_ms is not None:
-        after, alert = f"{times + 1}:{since_ms}", event("open", times + 1, since_ms)
-    else:
-        after, alert = f"{times}:", event("close", times, opened_ms or 0)
-    return state.commit(Commit(expect, {field: after}, {"outbox": [alert.encode()]}))
+class Told(NamedTuple):
+    """What was told last."""
+
+    times: int
+    """How often it has opened so far."""
+    since_ms: int | None
+    """Since when it is open, epoch milliseconds; None while it is closed."""
+    updates: int = 0
+    """Since it opened."""
+    news: str = ""
+    """Hash of the news of the last event; "" where it had none."""
 
 
-def _read(field: str | None) -> tuple[int, int | None]:
-    times, _, since_ms = (field or "0:").partition(":")
-    return int(times), int(since_ms) if since_ms else None
+def told_of(field: str | None) -> Told:
+    """As the field of the alert says."""
+    times, since_ms, updates, news = [*(field or "0:").split(":"), "", ""][:4]
+    return Told(int(times), int(since_ms) if since_ms else None, int(updates or 0), news)
+
+
+def hash_of(news: str) -> str:
+    """As it stands in the field."""
+    return content_id(news)[:12] if news else ""
+
+
+class StandingAlert:
+    """One of a scope's alerts of a kind. Its events are made here, so that they have the same form everywhere."""
+
+    def __init__(
+        self,
+        scope: ModelKey,
+        kind: AlertKind,
+        pane_ms: int,
+        *,
+        generation: str | None = None,
+        subject: str = "",
+    ) -> None:
+        """`scope`: a model key, or the deployment. `generation`: of the model key. `subject`: which alert of the kind
+        it is, where the scope has several."""
+        self._scope, self._kind, self._pane_ms = scope, kind, pane_ms
+        self._of = () if generation is None else (generation,)
+        self._subject = subject
+
+    def event(
+        self,
+        told: Told,
+        state: AlertState,
+        since_ms: int,
+        diagnosis: str,
+        evidence: Mapping[str, Any],
+        news: str = "",
+    ) -> tuple[str, Alert]:
+        """The field after the event, and the event. `told`: what was told before. `since_ms` is that of an alert that
+        opens; one that is open keeps its own."""
+        if state == "open":
+            after = Told(told.times + 1, since_ms, 0, hash_of(news))
+        elif state == "update":
+            after = told._replace(updates=told.updates + 1, news=hash_of(news))
+        else:
+            after = Told(told.times, None)
+        since_ms = since_ms if state == "open" else told.since_ms or 0
+        subject = (self._subject,) if self._subject else ()
+        updates = (after.updates,) if state == "update" else ()
+        alert = alert_of(
+            self._scope,
+            self._kind,
+            state,
+            (*self._of, self._kind, state, *subject, after.times, *updates),
+            subject=self._subject,
+            pane=since_ms // self._pane_ms,
+            since_ms=since_ms,
+            diagnosis=diagnosis,
+            evidence=dict(evidence),
+        )
+        return _field_of(after), alert
+
+
+def _field_of(told: Told) -> str:
+    since = "" if told.since_ms is None else str(told.since_ms)
+    news = f":{told.updates}:{told.news}" if told.news else ""
+    return f"{told.times}:{since}{news}"

@@ -21,7 +21,7 @@ from stream_calib.windows.shard_store import Progress, ReadGuard, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
 from stream_calib.windows.vocabulary import Vocabulary
 from stream_calib.windows.walk import MaturedPane, read_matured, read_scored
-from stream_calib.windows.watermarks import first_pane, last_to_close, last_to_mature, watermark
+from stream_calib.windows.watermarks import first_pane, last_scored, last_to_close, last_to_mature, watermark
 
 _PANES_A_COMMIT = 48
 
@@ -92,6 +92,8 @@ class Closer:
         self._committed = Committed(state)
         self.watermarks: dict[str, int | None] = {}
         """Side ("s", "l") -> its watermark when it was last looked at, epoch milliseconds; None: not known yet."""
+        self.last_scored_pane: int | None = None
+        """The last pane with a score when it was last looked at."""
 
     def advance(self) -> bool:
         """Does what can be done now, a bounded piece of it; True when something was done.
@@ -99,6 +101,7 @@ class Closer:
         Raises PaneGoneError when the model key's state is older than what the shards have dropped.
         """
         shards = self._shards.progress()
+        self.last_scored_pane = last_scored(shards)
         if not self._begin(shards):
             return False
         try:

@@ -55,4 +55,10 @@ def _end(shards: Sequence[Progress], scores_ms: int, settings: PaneSettings) -> 
     """The last pane with a score, -1 without one; None as long as one of the score inputs has not ended."""
     if scores_ms < ENDED_CLOCK_MS - settings.score_lateness_ms:
         return None
-    return max((s.last_pane for s in shards if s.last_pane is not None), default=-1)
+    last = last_scored(shards)
+    return -1 if last is None else last
+
+
+def last_scored(shards: Sequence[Progress]) -> int | None:
+    """The last pane with an accepted score, None where there is none."""
+    return max((s.last_pane for s in shards if s.last_pane is not None), default=None)

@@ -250,6 +250,8 @@ def test_scores_are_served_while_no_status_can_be_written(running: Running) -> N
         "behind": False,
         "partitions": ["scores-0"],
         "rejected": {},
+        "records": {"scores": {"read": 3, "rejected": {}}},
+        "waits": {},
     }
 
 
@@ -257,7 +259,7 @@ def test_a_process_that_has_met_no_model_yet_is_on_the_deployments_board() -> No
     made = Running(configuration(model={"name_path": "n"}))
     made.role.step()
     assert {key: s[-1].facts for key, s in made.statuses.items()} == {
-        ModelKey("*", "stream-calib"): {"partitions": ["scores-0"], "rejected": {}}
+        ModelKey("*", "stream-calib"): {"partitions": ["scores-0"], "rejected": {}, "records": {}, "waits": {}}
     }
 
 

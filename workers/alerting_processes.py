@@ -1,0 +1,149 @@
+"""Alerts of what the processes of a role say of themselves in their statuses: that they are behind, that they reject
+much.
+
+Every monitor reads the statuses of all processes and comes to about the same; the first one that sees a change writes
+it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stream_calib.alerts.conditions import ConditionAlert, Level, Seen, Steadiness, level_of
+from stream_calib.alerts.standing import StandingAlert
+from stream_calib.config import Config
+from stream_calib.config_values import duration_text
+from stream_calib.windows.model_registry import deployment_scope
+from workers.status_board import MemberStatus
+from workers.time_text import age
+
+_FRESH_MS = 15_000
+"""A status that is older is of a process that has ended, or hangs."""
+_NAMED = 20
+_FEWEST_REJECTS = 20
+"""Fewer in a window are no alert; it closes with half as many."""
+_TOP_REASONS = 5
+_MINUTE_MS = 60_000
+
+
+class LaggingRole:
+    """Records have waited too long to be read by one role."""
+
+    def __init__(self, role: str, config: Config, limit_ms: int) -> None:
+        self._role, self._limit_ms = role, limit_ms
+        scope = deployment_scope(config.log.group_prefix)
+        alert = StandingAlert(scope, "lag", config.windows.pane_ms, subject=role)
+        self.alert = ConditionAlert(f"lag:{role}", alert, Steadiness(_MINUTE_MS, _MINUTE_MS, 0))
+
+    def seen(self, statuses: Sequence[MemberStatus], now_ms: int) -> Seen | None:
+        """None where no process of the role says anything."""
+        told = [
+            status.facts["waits"]
+            for status in statuses
+            if status.role == self._role and now_ms - status.time_ms <= _FRESH_MS and "waits" in status.facts
+        ]
+        if not told:
+            return None
+        waits: dict[str, tuple[int, int, int | None]] = {name: tuple(wait) for w in told for name, wait in w.items()}
+        longest_ms = max((at_least for _, at_least, _ in waits.values()), default=0)
+        is_known = all(at_most is not None for _, _, at_most in waits.values())
+        level = level_of(longest_ms, self._limit_ms, self._limit_ms / 2)
+        if level == "fine" and not is_known:
+            level = "between"  # a process that has just begun cannot say for how long
+        if level == "fine":
+            return Seen(level, now_ms, f"{self._role} reads in time again", {"role": self._role})
+        slow = {name: wait for name, wait in waits.items() if wait[1] >= self._limit_ms}
+        worst = dict(sorted(slow.items(), key=lambda item: -item[1][1])[:_NAMED])
+        behind = sum(records for records, _, _ in slow.values())
+        text = (
+            f"{self._role} is behind: up to {behind:,} records of {len(slow)} partitions ({', '.join(worst)}) wait, the"
+            f" oldest for {age(longest_ms)}; start more processes of it, up to one a partition, and see what takes the"
+            " time (stream_calib_batch_stage_seconds)"
+        )
+        evidence = {
+            "role": self._role,
+            "records": behind,
+            "longest_ms": longest_ms,
+            "limit_ms": self._limit_ms,
+            "partitions": {name: {"records": wait[0], "waited_ms": wait[1]} for name, wait in worst.items()},
+        }
+        return Seen(level, now_ms - longest_ms, text, evidence)
+
+
+class _Window(NamedTuple):
+    """What came to a topic between two looks."""
+
+    time_ms: int
+    read: int
+    rejected: Counter[str]
+
+
+class RejectedShares:
+    """Too large a share of a topic's records is rejected: one alert for each topic that is read."""
+
+    def __init__(self, topics: Sequence[str], config: Config) -> None:
+        conditions = config.alerts.conditions
+        self._share, self._window_ms = conditions.rejected_share, conditions.rejected_window_ms
+        self._dead_letters = config.topics.dead_letters
+        self._of: dict[str, deque[_Window]] = {topic: deque() for topic in topics}
+        self._counts: dict[tuple[str, str, str], tuple[int, Counter[str]]] = {}
+        """(role, member, topic) -> records read and rejected, as the process said last."""
+        self._began_ms: int | None = None
+        scope = deployment_scope(config.log.group_prefix)
+        self.alerts = {
+            topic: ConditionAlert(
+                f"rejected_rate:{topic}",
+                StandingAlert(scope, "rejected_rate", config.windows.pane_ms, subject=topic),
+                Steadiness(_MINUTE_MS, _MINUTE_MS, 10 * _MINUTE_MS),
+            )
+            for topic in topics
+        }
+
+    def note(self, statuses: Sequence[MemberStatus], now_ms: int) -> None:
+        """Adds what came since the last time. Of a process that is new here nothing is known of when its counts came
+        about: they begin to count from then on."""
+        self._began_ms = now_ms if self._began_ms is None else self._began_ms
+        before, self._counts = self._counts, {}
+        read, rejected = Counter[str](), {topic: Counter[str]() for topic in self._of}
+        for status in statuses:
+            for topic, counts in status.facts.get("records", {}).items():
+                if topic not in self._of:
+                    continue
+                key, now = (status.role, status.member, topic), (counts["read"], Counter[str](counts["rejected"]))
+                self._counts[key] = now
+                then = before.get(key, now)
+                read[topic] += now[0] - then[0]
+                rejected[topic] += now[1] - then[1]
+        for topic, windows in self._of.items():
+            windows.append(_Window(now_ms, read[topic], rejected[topic]))
+            while windows[0].time_ms <= now_ms - self._window_ms:
+                windows.popleft()
+
+    def seen(self, topic: str, now_ms: int) -> Seen:
+        """Over the window that ends now."""
+        windows = self._of[topic]
+        read = sum(window.read for window in windows)
+        reasons = sum((window.rejected for window in windows), Counter[str]())
+        rejected = sum(reasons.values())
+        share = rejected / read if read else 0.0
+        level: Level = level_of(share, self._share, self._share / 2)
+        if level == "bad" and rejected < _FEWEST_REJECTS:
+            level = "between"
+        if rejected < _FEWEST_REJECTS / 2:
+            level = "fine"
+        if level == "fine" and self._began_ms is not None and now_ms - self._began_ms < self._window_ms:
+            level = "between"  # what came before this process began is not known
+        window, top = duration_text(self._window_ms), reasons.most_common(_TOP_REASONS)
+        figures = f"{rejected:,} of {read:,} records of {topic} in {window}"
+        evidence = {"topic": topic, "read": read, "rejected": rejected, "share": share, "window_ms": self._window_ms}
+        evidence |= {"reasons": dict(top)}
+        if level != "bad":
+            return Seen(level, now_ms, f"{figures} were rejected: few again", evidence)
+        said = ", ".join(f"{reason} {count:,}" for reason, count in top)
+        text = (
+            f"{figures} were rejected ({said}); they are on {self._dead_letters}, each with its reason. Mostly a"
+            " producer has changed its format: correct it, or the paths of the configuration, and replay them"
+        )
+        return Seen(level, now_ms - self._window_ms, text, evidence, top[0][0])
