@@ -28,6 +28,7 @@ from workers import (
     cli_snapshot_at,
     cli_snapshot_changes,
     cli_snapshot_held,
+    cli_snapshot_shadow,
     cli_snapshots,
     cli_state,
     cli_status,
@@ -51,7 +52,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_config.app, name="config")
 app.add_typer(cli_topics.app, name="topics")
-for commands in (cli_snapshot_held, cli_snapshot_at, cli_refits):
+for commands in (cli_snapshot_held, cli_snapshot_shadow, cli_snapshot_at, cli_refits):
     cli_snapshots.app.add_typer(commands.app)
 app.add_typer(cli_snapshots.app, name="snapshot")
 app.add_typer(cli_retirement.app, name="models")

@@ -10,13 +10,15 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from stream_calib.errors import ConfigurationError
+from stream_calib.refit.shadow_evaluation import ShadowEvaluation
 from stream_calib.snapshot.difference import difference
 from stream_calib.snapshot.history import is_publication
 from stream_calib.snapshot.recent_traffic import recent_traffic
-from workers.candidate_tables import candidate_table, snapshot_tables
+from workers.candidate_tables import candidate_table, facts_table, snapshot_tables
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.cli_models import ModelOption, VersionOption, open_selected
 from workers.difference_tables import difference_facts, difference_tables
+from workers.shadow_texts import shadow_rows
 from workers.time_text import utc_minute, utc_of_pane
 
 app = typer.Typer(no_args_is_help=True, help="List, compare, approve, pin and roll back snapshots.")
@@ -121,12 +123,17 @@ def show(
             raise ConfigurationError(
                 f"{state.model_key} has no snapshot yet; `stream-calib status` says what it waits for"
             )
-        document = state.snapshots.document(wanted)
+        document, log = state.snapshots.document(wanted), state.snapshots.log()
         found = None if as_json else state.snapshots.load(wanted)
+        figures = None
+        if found is not None and log.shadow is not None and log.shadow.version == wanted:
+            figures = ShadowEvaluation(state.store, state.snapshots, loaded).figures(log)
     if found is None:
         print_json(json.loads(document.encode()))
-    else:
-        console.print(*snapshot_tables(found, loaded.windows.pane_ms), sep="\n")
+        return
+    console.print(*snapshot_tables(found, loaded.windows.pane_ms), sep="\n")
+    if figures is not None:
+        console.print(facts_table(shadow_rows(figures, loaded.windows.pane_ms), title="Beside what was served"))
 
 
 @app.command(epilog="Examples: stream-calib snapshot diff 000011-0123456789ab ; ... diff 000009-... 000011-... --json")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
 from stream_calib.alerts.outbox import open_alerts, waiting
 from stream_calib.config import Config
-from stream_calib.errors import TransportError
+from stream_calib.errors import SnapshotError, StateError, StateUnavailableError, TransportError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
+from stream_calib.refit.shadow_evaluation import ShadowEvaluation
+from stream_calib.snapshot.decision_log import DecisionLog
 from stream_calib.windows.shard_store import Progress
 from stream_calib.windows.state_store import StateStore
 from workers.deployment import State, open_board, open_deployment_store, open_gaps, open_log, state_of
@@ -68,6 +71,7 @@ class _ModelStatus:
         self._config = config
         panes_a_day = max(1, _DAY_MS // config.windows.pane_ms)
         self._outcomes = OutcomeTotals(state.store, state.shards, panes_a_day)
+        self._shadow = ShadowEvaluation(state.store, state.snapshots, config)
 
     def facts(self, now_ms: int, progress: Sequence[Progress]) -> dict[str, Any]:
         state, windows = self.state, self._config.windows
@@ -83,6 +87,8 @@ class _ModelStatus:
             "snapshot": fields["current"] or None,
             "snapshot_since_ms": published[-1]["time_ms"] if published else None,
             "pinned": None if log.pin is None else log.pin.model_dump(mode="json"),
+            "held": list(log.held),
+            "shadow": self._shadow_facts(log),
             "panes": {
                 name: None if fields[name] is None else int(fields[name] or 0)
                 for name in ("first_pane", "closed", "matured", "decided")
@@ -101,6 +107,19 @@ class _ModelStatus:
             "alerts_to_send": waiting(state.store),
             "processes": _plain_processes(state.board, now_ms),
         }
+
+    def _shadow_facts(self, log: DecisionLog) -> dict[str, Any] | None:
+        """A state that cannot give the figures is worth a look most of all, so that is no reason to show nothing."""
+        if log.shadow is None:
+            return None
+        facts: dict[str, Any] = {"version": log.shadow.version, "time_ms": log.shadow.time_ms}
+        try:
+            figures = self._shadow.figures(log)
+        except StateUnavailableError:
+            raise
+        except (SnapshotError, StateError) as error:
+            return facts | {"figures": None, "error": str(error)}
+        return facts | {"figures": None if figures is None else asdict(figures), "error": None}
 
 
 def _plain_processes(board: StatusBoard, now_ms: int) -> list[dict[str, Any]]:

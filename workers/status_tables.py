@@ -7,7 +7,9 @@ from typing import Any
 
 from rich.table import Table
 
+from stream_calib.refit.shadow_evaluation import ShadowFigures
 from stream_calib.windows.panes import ENDED_CLOCK_MS
+from workers.shadow_texts import gain_text
 from workers.time_text import age, utc_minute, utc_of_pane
 
 _SILENT_MS = 10_000
@@ -45,6 +47,10 @@ def _head(facts: dict[str, Any], now_ms: int) -> Table:
     head.add_row("snapshot", snapshot if since is None else f"{snapshot}, for {age(now_ms - since)}")
     if (pin := facts["pinned"]) is not None:
         head.add_row("pinned", f"by {pin['actor']}, for {age(now_ms - pin['time_ms'])}: {pin['reason']}")
+    if facts["held"]:
+        head.add_row("held", f"{len(facts['held'])} for `snapshot approve`, the newest is {facts['held'][-1]}")
+    if (shadow := facts["shadow"]) is not None:
+        head.add_row("shadow", f"{shadow['version']}, for {age(now_ms - shadow['time_ms'])}: {_shadow_gain(shadow)}")
     for name, pane in facts["panes"].items():
         if name != "first_pane":
             end = "nothing yet" if pane is None else f"up to {utc_of_pane(pane + 1, facts['pane_ms'])} UTC"
@@ -61,6 +67,12 @@ def _head(facts: dict[str, Any], now_ms: int) -> Table:
         share = f"{coverage['labelled'] / scored:.1%} of {scored:,} scores"
         head.add_row("labelled", f"{share} in the last {coverage['panes']} matured panes")
     return head
+
+
+def _shadow_gain(shadow: Mapping[str, Any]) -> str:
+    if shadow["figures"] is None:
+        return f"no figures, {shadow['error']}"
+    return "gain a row " + gain_text(ShadowFigures(**shadow["figures"]))
 
 
 def _events(facts: dict[str, Any]) -> Table:

@@ -46,10 +46,12 @@ class ServedModels:
         registry: ModelRegistry,
         state_of: Callable[[ModelKey], StateStore],
         clock_ms: Callable[[], int],
+        news: Callable[[], bool] = lambda: False,
     ) -> None:
         """`state_of`: the state of a model key, the same object until another one takes its place. `clock_ms`:
-        monotonic, milliseconds."""
-        self._registry, self._state_of, self._clock_ms = registry, state_of, clock_ms
+        monotonic, milliseconds. `news`: whether a pointer may have moved since it was asked last: then the next look is
+        due at once."""
+        self._registry, self._state_of, self._clock_ms, self._news = registry, state_of, clock_ms, news
         self._serving = config.serving
         self._attributes = list(config.scores.attributes)
         self._constants, self._scored = configured_keys(config), scored_keys(config)
@@ -74,14 +76,14 @@ class ServedModels:
         return self._followers
 
     def refresh(self) -> None:
-        """Looks for new snapshots and new keys, at most once in `snapshot_poll`; less often while the state is away and
-        each attempt takes long. Call it before each batch.
+        """Looks for new snapshots and new keys, at most once in `snapshot_poll`, but at once where there is news; less
+        often while the state is away and each attempt takes long. Call it before each batch.
 
         Raises StateUnavailableError where the state has been away for longer than `max_snapshot_staleness`, or was
         never reached, TooManyModelsError where the constants of the configuration are too many for the deployment.
         """
         now = self._clock_ms()
-        if self._next_poll_ms is not None and now < self._next_poll_ms:
+        if self._next_poll_ms is not None and now < self._next_poll_ms and not self._news():
             return
         try:
             registered = self._registry.look()

@@ -38,6 +38,11 @@ COMMANDS = (
     ("snapshot", "rollback"),
     ("snapshot", "pin"),
     ("snapshot", "unpin"),
+    ("snapshot", "held"),
+    ("snapshot", "approve"),
+    ("snapshot", "reject"),
+    ("snapshot", "shadow"),
+    ("snapshot", "at"),
     ("models",),
     ("models", "list"),
     ("models", "retire"),
@@ -277,6 +282,8 @@ def test_before_anything_was_written(tmp_path: Path) -> None:
         assert json.loads(deployed.command("snapshot", "list", "--json").stdout) == {
             "current": None,
             "pinned": None,
+            "shadow": None,
+            "held": [],
             "history": [],
         }
         assert deployed.command("snapshot", "list").returncode == 0

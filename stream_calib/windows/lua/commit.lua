@@ -37,4 +37,8 @@ for _, trim in ipairs(change.trims) do
     end
 end
 for _, pair in ipairs(change.fields) do redis.call('HSET', KEYS[1], pair[1], pair[2]) end
+-- For those who serve by the pointer, to hurry only: where the user may not publish, they see it at their next poll.
+for _, pair in ipairs(change.fields) do
+    if pair[1] == 'current' then redis.pcall('PUBLISH', KEYS[1], pair[2]) end
+end
 return 1

@@ -25,6 +25,8 @@ _FACTS: dict[str, Any] = {
     "snapshot": None,
     "snapshot_since_ms": None,
     "pinned": {"actor": "ann", "time_ms": 1_000, "reason": ODD},
+    "held": [],
+    "shadow": None,
     "panes": {"first_pane": 1, "closed": None, "matured": 1, "decided": 1},
     "pane_ms": 3_600_000,
     "clocks_ms": {"scores": 0, "labels": 60_000},
