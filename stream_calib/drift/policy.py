@@ -1,18 +1,24 @@
 """The trigger machine: which refit is asked for at a pane, if any. Pure; time is counted in panes.
 
-Priority: manual > bootstrap > psi > age > level; at most one request a pane. Cooldown and the minimum of new labels
-hold for psi only. Age is counted from the last structure request, whatever became of it, so a refused candidate is
-tried again after `max_age` and not at once; the same holds for a bootstrap that was refused. A manual request before
-there are rows enough for a first snapshot is not counted: asking too early would put that snapshot off.
+Priority: manual > bootstrap > residual > psi > age > level; at most one request a pane. Cooldown and the minimum of new
+labels hold for residual and psi only. Age is counted from the last structure request, whatever became of it, so a
+refused candidate is tried again after `max_age` and not at once; the same holds for a bootstrap that was refused. A
+manual request before there are rows enough for a first snapshot is not counted: asking too early would put that
+snapshot off.
+
+An alarm *arms* the machine: of outcomes at once, because what it saw is mature; of scores once the panes that it saw
+are. It stays armed until a structure refit is asked for, by whatever trigger, that has those panes. Table of states and
+transitions: docs/drift.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["structure", "level"]
-Reason: TypeAlias = Literal["manual", "bootstrap", "psi", "age", "level"]
+Reason: TypeAlias = Literal["manual", "bootstrap", "residual", "psi", "age", "level"]
+Phase: TypeAlias = Literal["settled", "maturing", "cooling_down", "waiting_for_labels", "armed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,15 @@ class TriggerState:
     last_level_pane: int | None = None
     armed_pane: int | None = None
     """A psi alarm waits for this pane (the newest that it saw) to be mature."""
+    residual_pane: int | None = None
+    """The pane of the first residual alarm that no structure refit was asked for since."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        document = asdict(self)
+        if self.residual_pane is None:  # as it was before there were residual alarms: the same state is the same bytes
+            del document["residual_pane"]
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +68,8 @@ class TriggerFacts:
     manual: bool
     psi_alarm_pane: int | None
     """Newest closed pane of the PSI window that opened an alarm at this step."""
+    residual_alarm: bool = False
+    """Outcomes of the pane made an alarm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +87,7 @@ def trigger(state: TriggerState, facts: TriggerFacts, config: TriggerConfig) -> 
         new_labels=state.new_labels + facts.labelled,
         # One refit for all that alarms meanwhile: a further group must not put it off.
         armed_pane=facts.psi_alarm_pane if state.armed_pane is None else state.armed_pane,
+        residual_pane=facts.pane if facts.residual_alarm and state.residual_pane is None else state.residual_pane,
     )
     reason = _reason(state, facts, config)
     if reason is None:
@@ -84,8 +102,21 @@ def trigger(state: TriggerState, facts: TriggerFacts, config: TriggerConfig) -> 
         new_labels=0,
         last_structure_pane=facts.pane,
         armed_pane=state.armed_pane if still_armed else None,
+        residual_pane=None,
     )
     return state, Asked("structure", reason)
+
+
+def phase(state: TriggerState, pane: int, config: TriggerConfig) -> Phase:
+    """What the alarms wait for before the pane after `pane`, no request being open; `settled`: there are none."""
+    if state.residual_pane is None:
+        if state.armed_pane is None:
+            return "settled"
+        if state.armed_pane > pane + 1:
+            return "maturing"
+    if state.last_structure_pane is not None and pane + 1 - state.last_structure_pane < config.cooldown_panes:
+        return "cooling_down"
+    return "waiting_for_labels" if state.new_labels < config.min_new_labels else "armed"
 
 
 def _reason(state: TriggerState, facts: TriggerFacts, config: TriggerConfig) -> Reason | None:
@@ -95,9 +126,10 @@ def _reason(state: TriggerState, facts: TriggerFacts, config: TriggerConfig) -> 
         return "manual"
     if not facts.has_snapshot:
         return "bootstrap" if old and _enough(state, config) else None
-    armed = state.armed_pane is not None and facts.pane >= state.armed_pane
-    rested = since is None or since >= config.cooldown_panes
-    if armed and rested and state.new_labels >= config.min_new_labels:
+    may_ask = (since is None or since >= config.cooldown_panes) and state.new_labels >= config.min_new_labels
+    if may_ask and state.residual_pane is not None:
+        return "residual"
+    if may_ask and state.armed_pane is not None and facts.pane >= state.armed_pane:
         return "psi"
     if old:
         return "age"

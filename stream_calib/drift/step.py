@@ -1,22 +1,22 @@
 """The step that is taken for each pane M, in order, once M is matured, M + h is closed and no request is open. Pure.
 
-1. coverage of M; 2. PSI of the window that ends with pane M + h, with the snapshot that the decision log says is
-   current at M; 3. values that M does not count apart; 4. the trigger machine. (Residual detectors come between 1 and
-   2.) The result is committed as one.
+1. coverage of M, and whether labels are missing for some scores only; 2. residual detectors of M; 3. PSI of the window
+   that ends with pane M + h; each with the snapshot that the decision log says is current at M; 4. values that M does
+   not count apart; 5. the trigger machine. The result is committed as one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from stream_calib.drift.alert_changes import AlertChange
 from stream_calib.drift.coverage import CoverageState, CoverageVerdict, judge
+from stream_calib.drift.label_selection import SelectionState, selection_step
+from stream_calib.drift.outcome_step import OutcomeState, PaneOutcomes, outcome_step
 from stream_calib.drift.policy import Asked, TriggerConfig, TriggerFacts, TriggerState, trigger
-from stream_calib.drift.psi import KNOWN, PsiLook, PsiReference, look
+from stream_calib.drift.psi_alert import PsiFacts, PsiState, psi_diagnosed, psi_step
 
 VOCABULARY_CALM_PANES = 24
 """Panes in a row that count every value apart, before the alert that some do not is closed."""
@@ -29,7 +29,9 @@ class StepConfig:
     """h = floor(horizon / pane)."""
     psi_threshold: float
     budget_panes: float
-    """At most one false PSI alarm in so many panes, over all watched groups."""
+    """At most one false alarm in so many panes, of each detector over all that it watches."""
+    page_panes: float
+    """At most one false page in so many panes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +55,14 @@ class PaneFacts:
     """A snapshot is current at M."""
     manual: bool
     """A manual refit action takes effect at M."""
-    reference: PsiReference | None
-    """Of the snapshot that is current at M."""
-    psi_counts: NDArray[np.int64] | None
-    """(G, B) scored rows of the window that ends with pane M + h, by the reference's groups and bins."""
-    newest_rows: int
-    """Scored rows of pane M + h: what is new since the last look."""
+    psi: PsiFacts | None
+    """The window that ends with pane M + h; None without a snapshot."""
     capped: Mapping[str, int] = field(default_factory=dict)
     """Attribute (or `keep_rate`) -> winners of pane M whose value of it is not counted apart."""
+    outcomes: PaneOutcomes | None = None
+    """Labelled rows of M; None where the snapshot has no residual detectors."""
+    scores: PaneOutcomes | None = None
+    """Which scores of M have a label; None as above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +71,30 @@ class DetectorState:
 
     coverage: CoverageState = field(default_factory=CoverageState)
     trigger: TriggerState = field(default_factory=TriggerState)
-    psi_open: tuple[str, ...] = ()
-    """Groups whose PSI is in alarm, in the reference's order."""
-    psi_since: int | None = None
-    """Closed pane with which the open PSI alert began."""
+    psi: PsiState = field(default_factory=PsiState)
     outage_open: bool = False
     vocabulary_since: int | None = None
     """First pane of the open alert of values that are not counted apart."""
     vocabulary_last: int | None = None
     """Last pane with such values."""
+    outcomes: OutcomeState = field(default_factory=OutcomeState)
+    selection: SelectionState = field(default_factory=SelectionState)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        document = asdict(self) | {"psi_open": list(self.psi_open)}
-        if self.vocabulary_since is None:  # as it was before there was this alert: the same state is the same bytes
-            del document["vocabulary_since"], document["vocabulary_last"]
+        """Plain values. What came later is left out where it was never used: the same state is the same bytes."""
+        document: dict[str, Any] = {
+            "coverage": asdict(self.coverage),
+            "trigger": self.trigger.to_json(),
+            "psi_open": list(self.psi.open),
+            "psi_since": self.psi.since_pane,
+            "outage_open": self.outage_open,
+        }
+        if self.vocabulary_since is not None:
+            document |= {"vocabulary_since": self.vocabulary_since, "vocabulary_last": self.vocabulary_last}
+        if self.outcomes != OutcomeState():
+            document["outcomes"] = self.outcomes.to_json()
+        if self.selection != SelectionState():
+            document["selection"] = self.selection.to_json()
         return document
 
     @classmethod
@@ -91,24 +102,13 @@ class DetectorState:
         return cls(
             coverage=CoverageState(**document["coverage"]),
             trigger=TriggerState(**document["trigger"]),
-            psi_open=tuple(document["psi_open"]),
-            psi_since=document["psi_since"],
+            psi=PsiState(tuple(document["psi_open"]), document["psi_since"]),
             outage_open=document["outage_open"],
             vocabulary_since=document.get("vocabulary_since"),
             vocabulary_last=document.get("vocabulary_last"),
+            outcomes=OutcomeState.from_json(document["outcomes"]) if "outcomes" in document else OutcomeState(),
+            selection=SelectionState.from_json(document["selection"]) if "selection" in document else SelectionState(),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class AlertChange:
-    """An alert opens, goes on with news, or closes."""
-
-    kind: Literal["psi", "label_outage", "vocabulary"]
-    state: Literal["open", "update", "close"]
-    since_pane: int
-    diagnosis: str
-    evidence: dict[str, Any] = field(default_factory=dict)
-    """Plain values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,32 +120,57 @@ class StepResult:
 
 def step(state: DetectorState, facts: PaneFacts, config: StepConfig) -> StepResult:
     """Decides pane `facts.pane`."""
-    verdict = judge(state.coverage, facts.pane, facts.counts.labelled, facts.counts.unlabelled)
-    alerts = _outage(state, facts.pane, verdict)
-    psi_open, psi_since, arms, change = _psi(state, facts, config)
-    if change is not None:
-        alerts.append(change)
+    pane, counts = facts.pane, facts.counts
+    verdict = judge(state.coverage, pane, counts.labelled, counts.unlabelled)
+    alerts = _outage(state, pane, verdict)
+    complete = verdict.complete
+    selection, change = selection_step(state.selection, pane, facts.scores if complete else None, config.budget_panes)
+    alerts += [] if change is None else [change]
+    outcomes = outcome_step(
+        state.outcomes, pane, facts.outcomes if complete else None, config.budget_panes, config.page_panes
+    )
+    alerts += outcomes.alerts
+    psi, arms, change = _psi(state, facts, config, outcomes.state.is_open)
+    alerts += [] if change is None else [change]
     vocabulary_since, vocabulary_last, change = _vocabulary(state, facts)
-    if change is not None:
-        alerts.append(change)
-    counts = facts.counts
+    alerts += [] if change is None else [change]
     trigger_state, asked = trigger(
         state.trigger,
         TriggerFacts(
-            pane=facts.pane,
-            labelled=counts.labelled if verdict.complete else 0,
-            fit_labelled=counts.fit_labelled if verdict.complete else 0,
-            fit_positives=counts.fit_positives if verdict.complete else 0,
+            pane=pane,
+            labelled=counts.labelled if complete else 0,
+            fit_labelled=counts.fit_labelled if complete else 0,
+            fit_positives=counts.fit_positives if complete else 0,
             has_snapshot=facts.has_snapshot,
             manual=facts.manual,
-            psi_alarm_pane=facts.pane + config.horizon_panes if arms else None,
+            psi_alarm_pane=pane + config.horizon_panes if arms else None,
+            residual_alarm=outcomes.asks,
         ),
         config.trigger,
     )
     after = DetectorState(
-        verdict.state, trigger_state, psi_open, psi_since, verdict.state.outage, vocabulary_since, vocabulary_last
+        verdict.state,
+        trigger_state,
+        psi,
+        verdict.state.outage,
+        vocabulary_since,
+        vocabulary_last,
+        outcomes.state,
+        selection,
     )
     return StepResult(after, tuple(alerts), asked)
+
+
+def _psi(
+    state: DetectorState, facts: PaneFacts, config: StepConfig, outcomes_open: bool
+) -> tuple[PsiState, bool, AlertChange | None]:
+    """The state after the look, whether it arms a refit, and the one change of the alert."""
+    psi, arms, change = psi_step(state.psi, facts.psi, config.psi_threshold, config.budget_panes)
+    diagnosed = psi_diagnosed(psi, facts.pane, None if facts.outcomes is None else outcomes_open)
+    if change is None or diagnosed is None:
+        return psi, arms, change or diagnosed
+    text = f"{change.diagnosis}; {diagnosed.diagnosis}"
+    return psi, arms, replace(change, diagnosis=text, evidence=change.evidence | diagnosed.evidence)
 
 
 def _outage(state: DetectorState, pane: int, verdict: CoverageVerdict) -> list[AlertChange]:
@@ -178,60 +203,3 @@ def _vocabulary(state: DetectorState, facts: PaneFacts) -> tuple[int | None, int
     if since is None or last is None or pane - last < VOCABULARY_CALM_PANES or not winners:
         return since, last, None
     return None, None, AlertChange("vocabulary", "close", since, "every value is counted apart again")
-
-
-def _psi(
-    state: DetectorState, facts: PaneFacts, config: StepConfig
-) -> tuple[tuple[str, ...], int | None, bool, AlertChange | None]:
-    """Open groups, since which closed pane, whether a group is new among them, and the change of the alert."""
-    if facts.reference is None or facts.psi_counts is None:
-        return state.psi_open, state.psi_since, False, None
-    reference, newest = facts.reference, facts.pane + config.horizon_panes
-    budget_rows = reference.rows_per_pane * config.budget_panes * len(reference.names)
-    tail = facts.newest_rows / budget_rows if budget_rows else 0.0
-    result = look(reference, facts.psi_counts, config.psi_threshold, tail)
-    was_open = np.array([name in state.psi_open for name in reference.names], dtype=bool)
-    is_open = np.where(was_open, ~result.calm, result.alarm)
-    if not is_open.any():
-        if not state.psi_open or state.psi_since is None:
-            return (), None, False, None
-        text = "the score distribution is back near that of the fit"
-        return (), None, False, AlertChange("psi", "close", state.psi_since, text)
-    opened = bool((is_open & ~was_open).any())
-    names = tuple(reference.names[i] for i in np.flatnonzero(is_open))
-    since = newest if state.psi_since is None else state.psi_since
-    if not opened:
-        return names, since, False, None
-    worst = _worst(result, is_open)
-    change = AlertChange(
-        "psi",
-        "update" if state.psi_open else "open",
-        since,
-        _diagnosis(reference, result, worst),
-        {"groups": {reference.names[i]: _figures(result, i) for i in worst}, "open_groups": len(names)},
-    )
-    return names, since, True, change
-
-
-def _worst(result: PsiLook, is_open: NDArray[np.bool_]) -> list[int]:
-    """Up to five open groups of the largest excess. A group may be open and have no figures now: it is not shown."""
-    shown = is_open & (result.status == KNOWN)
-    order = np.argsort(-np.where(shown, result.excess, -np.inf), kind="stable")
-    return [int(i) for i in order[: min(5, int(shown.sum()))]]
-
-
-def _figures(result: PsiLook, index: int) -> dict[str, Any]:
-    return {
-        "psi": round(float(result.psi[index]), 6),
-        "floor": round(float(result.floor[index]), 6),
-        "excess": round(float(result.excess[index]), 6),
-        "rows": int(result.rows[index]),
-    }
-
-
-def _diagnosis(reference: PsiReference, result: PsiLook, worst: list[int]) -> str:
-    first = worst[0]
-    return (
-        f"the score distribution of {reference.names[first]} moved away from the fit: PSI {result.psi[first]:.3f} "
-        f"against a noise floor of {result.floor[first]:.3f}"
-    )

@@ -8,15 +8,20 @@ from dataclasses import dataclass
 
 from stream_calib.alerts.model import make_alert
 from stream_calib.config import Config
+from stream_calib.drift.outcome_step import PaneOutcomes
 from stream_calib.drift.psi import PsiReference
+from stream_calib.drift.psi_alert import PsiFacts
 from stream_calib.drift.psi_window import PsiWindow, Signatures
+from stream_calib.drift.residual import ResidualSums
 from stream_calib.drift.step import DetectorState, PaneCounts, PaneFacts, step
 from stream_calib.events.contracts import ModelKey
+from stream_calib.refit.outcome_watch import Detectors, OutcomeWatch
 from stream_calib.refit.roles import IS_FIT, ROLES
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.refit.settings import config_hash, panes_of, step_config
 from stream_calib.snapshot.canonical import canonical_json, content_id
 from stream_calib.snapshot.decision_log import DecisionLog, Request
+from stream_calib.snapshot.model import ResolvedSnapshot
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.vocabulary import CappedWinners, Vocabulary
 
@@ -49,21 +54,25 @@ class Decider:
         config: Config,
         signatures: Signatures,
         reference_of: Callable[[str], PsiReference],
+        snapshot_of: Callable[[str], ResolvedSnapshot],
     ) -> None:
         """`signatures` as `StateStore.signatures`; `reference_of` gives the PSI reference of a snapshot version, the
-        same object for the same reference (`SnapshotStore.reference`)."""
+        same object for the same reference (`SnapshotStore.reference`), `snapshot_of` the snapshot
+        (`SnapshotStore.load`)."""
         self._key, self._generation, self._first_pane = key, generation, first_pane
         self._pane_ms = config.windows.pane_ms
         self._config = step_config(config)
         self._config_hash = config_hash(config)
+        self._weights, self._signatures = RowWeights.of(config), signatures
         self._window = PsiWindow(
             panes_of(config.drift.psi_window_ms, self._pane_ms),
             list(config.scores.attributes),
             signatures,
-            RowWeights.of(config).of_score,
+            self._weights.of_score,
         )
         self._capped = CappedWinners(Vocabulary.of(config), signatures)
-        self._reference_of = reference_of
+        self._reference_of, self._snapshot_of = reference_of, snapshot_of
+        self._watch: OutcomeWatch | None = None
         self._state: tuple[str | None, DetectorState] = (None, DetectorState())
 
     @property
@@ -101,6 +110,8 @@ class Decider:
         version = log.current_at(pane)
         reference = None if version is None else self._reference_of(version)
         self._window.use(reference)
+        counts = self._window.counts
+        outcomes, scores = self._outcomes(version, pane, matured)
         fit = IS_FIT[matured.unit_bucket]
         facts = PaneFacts(
             pane=pane,
@@ -112,10 +123,12 @@ class Decider:
             ),
             has_snapshot=version is not None,
             manual=bool(log.manual_at(pane)),
-            reference=reference,
-            psi_counts=self._window.counts,
-            newest_rows=self._window.newest_rows,
+            psi=None
+            if reference is None or counts is None
+            else PsiFacts(pane + self.horizon_panes, reference, counts, self._window.newest_rows),
             capped=self._capped.of(matured),
+            outcomes=outcomes,
+            scores=scores,
         )
         result = step(self._load(detector), facts, self._config)
         entries: tuple[bytes, ...] = ()
@@ -152,8 +165,23 @@ class Decider:
         self._state = (encoded, result.state)
         return Decision(encoded, entries, alerts, request_id)
 
+    def _outcomes(
+        self, version: str | None, pane: int, matured: MaturedCells
+    ) -> tuple[PaneOutcomes | None, PaneOutcomes | None]:
+        """What the version's detectors of outcomes and of missing labels are shown of the pane."""
+        if version is None:
+            return None, None
+        if self._watch is None or self._watch.version != version:
+            self._watch = OutcomeWatch(self._snapshot_of(version), self._weights, self._signatures)
+        residual, selection = self._watch.sums(pane, matured)
+        return _shown(version, self._watch.residual, residual), _shown(version, self._watch.selection, selection)
+
     def _load(self, detector: str | None) -> DetectorState:
         known, state = self._state
         if detector == known:
             return state
         return DetectorState() if detector is None else DetectorState.from_json(json.loads(detector))
+
+
+def _shown(version: str, detectors: Detectors | None, sums: ResidualSums | None) -> PaneOutcomes | None:
+    return None if detectors is None or sums is None else PaneOutcomes(version, detectors.watched, sums)

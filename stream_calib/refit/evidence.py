@@ -6,7 +6,8 @@ A pure function of the matured blobs from the generation's first pane on, and of
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,9 @@ class PastWindow:
 
     winners: ScoredCells
     labelled: int
+    outcomes: tuple[PaneCells, ...]
+    """The winners of its complete panes, unit buckets put together; panes of the same derived values are one here,
+    which has the number of the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class Evidence:
         self.windows: deque[PastWindow] = deque(maxlen=PSI_WINDOWS)
         """Oldest first."""
         self._window_parts: list[ScoredCells] = []
+        self._window_outcomes: dict[tuple[str, ...], list[PaneCells]] = {}
         self._window_labelled = 0
         self._coverage = CoverageState()
         self._derived = time_attributes(config, derived_names(config))
@@ -122,7 +127,7 @@ class Evidence:
         self._coverage = verdict.state
         derived = () if self._derived is None else self._derived.of_pane(pane)
         fit, labelled_cells = IS_FIT[cells.unit_bucket], cells.labelled > 0
-        self.counts.advance(_rows(cells, fit), verdict.complete, derived)
+        self.counts.advance(chosen_rows(cells, fit), verdict.complete, derived)
         if verdict.complete:
             self.fit_rows += int(cells.labelled[fit].sum())
             self.fit_positives += int(cells.positives[fit].sum())
@@ -133,18 +138,22 @@ class Evidence:
             (self.audited_panes, IS_AUDITED[cells.unit_bucket] & labelled_cells),
             (self.gate_panes, IS_GATE[cells.unit_bucket]),
         ):
-            panes.append(PaneCells(pane, verdict.complete, winners, _rows(cells, chosen)))
+            panes.append(PaneCells(pane, verdict.complete, winners, chosen_rows(cells, chosen)))
         self._window_parts.append(ScoredCells(cells.signature, cells.grid_bin, cells.labelled + cells.unlabelled))
         self._window_labelled += labelled
+        if verdict.complete:
+            self._window_outcomes.setdefault(derived, []).append(PaneCells(pane, True, winners, cells))
         if (pane + 1 - self.first_pane) % self.window_panes == 0:
             if len(self._window_parts) == self.window_panes:  # else a checkpoint was in the middle of it
-                self.windows.append(PastWindow(ScoredCells.merge(self._window_parts), self._window_labelled))
-            self._window_parts, self._window_labelled = [], 0
+                outcomes = tuple(_together(panes) for panes in self._window_outcomes.values())
+                self.windows.append(PastWindow(ScoredCells.merge(self._window_parts), self._window_labelled, outcomes))
+            self._window_parts, self._window_labelled, self._window_outcomes = [], 0, {}
         self.cells_sha256 = chained(self.cells_sha256, blob)
         self.next_pane = pane + 1
 
 
-def _rows(cells: MaturedCells, chosen: NDArray[np.bool_]) -> MaturedCells:
+def chosen_rows(cells: MaturedCells, chosen: NDArray[np.bool_]) -> MaturedCells:
+    """The chosen (k,) of the cells."""
     return MaturedCells(
         cells.unit_bucket[chosen],
         cells.signature[chosen],
@@ -153,3 +162,9 @@ def _rows(cells: MaturedCells, chosen: NDArray[np.bool_]) -> MaturedCells:
         cells.positives[chosen],
         cells.unlabelled[chosen],
     )
+
+
+def _together(panes: Sequence[PaneCells]) -> PaneCells:
+    """The cells of several panes as those of the first, without their unit buckets."""
+    parts = [replace(p.cells, unit_bucket=np.zeros_like(p.cells.unit_bucket)) for p in panes]
+    return PaneCells(panes[0].pane, True, sum(p.winners for p in panes), MaturedCells.merge(parts))

@@ -13,13 +13,18 @@ from stream_calib.config import Config
 from stream_calib.drift.psi_reference import reference_group
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.gate_evidence import JudgedMap
 from stream_calib.refit.labelled import signature_values
+from stream_calib.refit.residual_reference import watched_coverage, watched_outcomes
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.snapshot.model import PsiGroupDocument, ReferenceDocument
 
 
-def build_reference(evidence: Evidence, signatures: Signatures, config: Config) -> ReferenceDocument:
-    """Histograms of the winners of the fit buckets, and trailing rates, frozen for the detectors.
+def build_reference(
+    evidence: Evidence, candidate: JudgedMap, signatures: Signatures, config: Config
+) -> ReferenceDocument:
+    """Histograms of the winners of the fit buckets, trailing rates, and how outcomes vary around the candidate, frozen
+    for the detectors.
 
     Watched: everything, and each attribute value (`__other__` apart) of at least `min_mass` of the decayed winners.
     """
@@ -59,6 +64,8 @@ def build_reference(evidence: Evidence, signatures: Signatures, config: Config) 
         scored_per_pane=float(past_rows.sum()) / panes,
         labelled_per_pane=sum(w.labelled for w in windows) / panes,
         psi_groups=tuple(groups),
+        residual=watched_outcomes(evidence, candidate, signatures, config),
+        selection=watched_coverage(evidence, candidate, signatures, config),
     )
 
 

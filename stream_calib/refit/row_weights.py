@@ -48,6 +48,17 @@ class RowWeights:
         place = np.array([places.setdefault(s[:-1], len(places)) for s in signatures], dtype=np.intp)
         return list(places), place, np.array([1.0 / rate_of(s[-1]) for s in signatures], dtype=np.float64)
 
+    def of_kept(self, probability: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(k,) probability that a row is positive, given that it was kept, where it was `probability` (k,) before.
+
+        Bayes: keeping shifts log-odds by the log of the ratio of the keep rates of positives and of negatives. A keep
+        rate of the event itself does not depend on its label, and changes nothing.
+        """
+        if self.positives == self.negatives:
+            return probability
+        kept = probability / self.positives
+        return np.asarray(kept / (kept + (1.0 - probability) / self.negatives))
+
     @property
     def of_score(self) -> Callable[[Signature], float] | None:
         """What a score of a signature counts for, by its keep rate alone: it has no label yet. None: all count 1."""

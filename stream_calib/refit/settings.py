@@ -33,6 +33,7 @@ def step_config(config: Config) -> StepConfig:
         horizon_panes=config.windows.horizon_ms // pane_ms,
         psi_threshold=drift.psi_threshold,
         budget_panes=drift.false_alarm_days * DAY_MS / pane_ms,
+        page_panes=drift.page_days * DAY_MS / pane_ms,
     )
 
 

@@ -151,7 +151,7 @@ class Refitter:
             attributes=attributes,
             derived=derived_document(candidate_map.derived),
             level=fit.parts.level,
-            reference=build_reference(evidence, self._state.signatures, config),
+            reference=build_reference(evidence, candidate_map, self._state.signatures, config),
             roles=ROLES,
             rows=evidence.fit_rows,
             positives=evidence.fit_positives,

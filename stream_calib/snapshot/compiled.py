@@ -22,7 +22,7 @@ from stream_calib.snapshot.map_documents import (
     PatchRoundDocument,
     PredicateDocument,
 )
-from stream_calib.snapshot.model import ResolvedSnapshot, StructureSnapshot
+from stream_calib.snapshot.model import ResolvedSnapshot, StructureSnapshot, WatchedFamilyDocument
 
 
 def base_document(base: BaseMap) -> BaseMapDocument:
@@ -48,7 +48,7 @@ def map_document(parts: MapParts) -> MapDocument:
                     OffsetDocument(values=key, offset=family.offsets.get(key, 0.0), slope=family.slopes.get(key, 0.0))
                     for key in sorted(family.offsets.keys() | family.slopes.keys())
                 ),
-                predicate=_predicate_document(family.rule),
+                predicate=predicate_document(family.rule),
             )
             for family in parts.families
         ),
@@ -57,7 +57,7 @@ def map_document(parts: MapParts) -> MapDocument:
         rounds=tuple(
             PatchRoundDocument(
                 attributes=patches.rule.attributes,
-                predicate=_predicate_document(patches.rule),
+                predicate=predicate_document(patches.rule),
                 edges=patches.edges,
                 patches=tuple(PatchDocument(values=key, shifts=patches.shifts[key]) for key in sorted(patches.shifts)),
             )
@@ -77,7 +77,7 @@ def map_parts(attributes: Sequence[str], document: MapDocument, level: float) ->
             BaseMap.from_lists(document.base.model_dump()),
             tuple(
                 FamilyShift(
-                    _rule(family, attributes),
+                    rule_of(family, attributes),
                     {group.values: group.offset for group in family.offsets},
                     {group.values: group.slope for group in family.offsets if group.slope},
                 )
@@ -87,7 +87,7 @@ def map_parts(attributes: Sequence[str], document: MapDocument, level: float) ->
             document.p_min,
             document.slope_centre,
             tuple(
-                PatchRound(_rule(patches, attributes), patches.edges, {p.values: p.shifts for p in patches.patches})
+                PatchRound(rule_of(patches, attributes), patches.edges, {p.values: p.shifts for p in patches.patches})
                 for patches in document.rounds
             ),
         )
@@ -98,10 +98,11 @@ def map_parts(attributes: Sequence[str], document: MapDocument, level: float) ->
         raise DamagedSnapshotError(f"snapshot documents do not make a map: {error}") from error
 
 
-def compile_snapshot(resolved: ResolvedSnapshot) -> ServedMap:
-    """The map that a version serves. Raises DamagedSnapshotError where its documents do not make one."""
+def compile_snapshot(resolved: ResolvedSnapshot, max_compiled: int = 20_000) -> ServedMap:
+    """The map that a version serves; `max_compiled` as in ServedMap. Raises DamagedSnapshotError where its documents do
+    not make one."""
     structure = resolved.structure
-    return ServedMap(map_parts(structure.map_attributes, structure, resolved.level))
+    return ServedMap(map_parts(structure.map_attributes, structure, resolved.level), max_compiled)
 
 
 def time_attributes(structure: StructureSnapshot) -> TimeAttributes | None:
@@ -116,13 +117,15 @@ def time_attributes(structure: StructureSnapshot) -> TimeAttributes | None:
         raise DamagedSnapshotError(f"derived attributes of snapshot {structure.sequence:06d}: {error}") from error
 
 
-def _predicate_document(rule: FamilyRule) -> PredicateDocument | None:
+def predicate_document(rule: FamilyRule) -> PredicateDocument | None:
     if rule.predicate is None:
         return None
     return PredicateDocument(name=rule.predicate, admitted=tuple(tuple(sorted(values)) for values in rule.admitted))
 
 
-def _rule(document: FamilyDocument | PatchRoundDocument, attributes: Sequence[str]) -> FamilyRule:
+def rule_of(
+    document: FamilyDocument | PatchRoundDocument | WatchedFamilyDocument, attributes: Sequence[str]
+) -> FamilyRule:
     predicate = document.predicate
     if predicate is None:
         return family_rule(document.attributes, attributes)

@@ -15,9 +15,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from stream_calib.drift.psi import PsiReference, ReferenceGroup
 from stream_calib.errors import DamagedSnapshotError, StreamCalibError
 from stream_calib.snapshot.canonical import sha256_hex
-from stream_calib.snapshot.document import Document
+from stream_calib.snapshot.document import Document, ExtendedDocument
 from stream_calib.snapshot.fit_documents import CertificateDocument, ChoicesDocument, DerivedDocument
-from stream_calib.snapshot.map_documents import MapDocument
+from stream_calib.snapshot.map_documents import MapDocument, PredicateDocument
 from stream_calib.snapshot.report import GateReport
 
 
@@ -31,12 +31,53 @@ class PsiGroupDocument(Document):
     design_effect: float | None
 
 
-class ReferenceDocument(Document):
+class WatchedCellDocument(ExtendedDocument):
+    """One cell of a detector."""
+
+    later = frozenset({"interval", "coverage"})
+
+    values: tuple[str, ...]
+    """The group, as in `OffsetDocument`; of everything, `all`."""
+    interval: int | None = None
+    """Place of the interval of probability; None: the whole group."""
+    epsilon: float
+    """How far off may be what is watched, in probability."""
+    coverage: float | None = None
+    """Share of the scores that had a label; only where that is what is watched."""
+
+
+class WatchedFamilyDocument(ExtendedDocument):
+    """Disjoint cells of one attribute, intersection or predicate, or of everything."""
+
+    later = frozenset({"predicate"})
+
+    attributes: tuple[str, ...]
+    predicate: PredicateDocument | None = None
+    phi: float
+    """Overdispersion, at least 1."""
+    cells: tuple[WatchedCellDocument, ...]
+
+
+class WatchedDocument(Document):
+    """What detectors of outcomes, or of labels that are missing, watch; see `WatchedCells`."""
+
+    edges: tuple[float, ...]
+    """Of the intervals of probability, from 0 to 1."""
+    families: tuple[WatchedFamilyDocument, ...]
+
+
+class ReferenceDocument(ExtendedDocument):
     """Statistics of the fit window, frozen: what drift is measured against, and the budget's unit of time."""
+
+    later = frozenset({"residual", "selection"})
 
     scored_per_pane: float
     labelled_per_pane: float
     psi_groups: tuple[PsiGroupDocument, ...]
+    residual: WatchedDocument | None = None
+    """Whose outcomes are watched; None: nothing is known yet of how they vary."""
+    selection: WatchedDocument | None = None
+    """Whose labels are watched; None: as above."""
 
 
 class _Snapshot(Document):

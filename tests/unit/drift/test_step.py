@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stream_calib.drift.policy import Asked, TriggerConfig
 from stream_calib.drift.psi import PsiReference, ReferenceGroup
+from stream_calib.drift.psi_alert import PsiFacts
 from stream_calib.drift.step import (
     VOCABULARY_CALM_PANES,
     DetectorState,
@@ -21,7 +22,13 @@ from stream_calib.drift.step import (
     step,
 )
 
-CONFIG = StepConfig(TriggerConfig(1_000, None, 6, 100, 50, 5), horizon_panes=3, psi_threshold=0.1, budget_panes=720.0)
+CONFIG = StepConfig(
+    TriggerConfig(1_000, None, 6, 100, 50, 5),
+    horizon_panes=3,
+    psi_threshold=0.1,
+    budget_panes=720.0,
+    page_panes=8_760.0,
+)
 REFERENCE = PsiReference(
     [
         ReferenceGroup(None, None, (200, 401), (5_000.0, 5_000.0), 1.0),
@@ -41,9 +48,9 @@ def facts(
         counts=PaneCounts(labelled, 50 - labelled, labelled // 2, labelled // 8),
         has_snapshot=reference is not None,
         manual=False,
-        reference=reference,
-        psi_counts=None if reference is None else np.asarray(psi_counts, dtype=np.int64),
-        newest_rows=50,
+        psi=None
+        if reference is None
+        else PsiFacts(pane + CONFIG.horizon_panes, reference, np.asarray(psi_counts, dtype=np.int64), newest_rows=50),
     )
 
 
@@ -82,7 +89,7 @@ def test_a_further_group_is_an_update() -> None:
 def test_an_open_group_without_figures_stays_open_and_does_not_enter_the_evidence() -> None:
     results = play([[[500, 500], [390, 10]], [[900, 100], [0, 0]]])
     assert changes(results) == [(1, "psi", "open"), (2, "psi", "update")]
-    assert results[1].state.psi_open == ("all", "a=x")
+    assert results[1].state.psi.open == ("all", "a=x")
     evidence = results[1].alerts[0].evidence
     assert evidence["open_groups"] == 2
     assert list(evidence["groups"]) == ["all"]
@@ -111,7 +118,7 @@ def test_label_outage_opens_once_closes_once_and_gives_no_refit_rows() -> None:
 def test_without_a_snapshot_there_is_no_psi() -> None:
     result = step(DetectorState(), facts(0, reference=None), CONFIG)
     assert result.alerts == ()
-    assert result.state.psi_open == ()
+    assert result.state.psi.open == ()
 
 
 @settings(max_examples=40, deadline=None)

@@ -112,7 +112,7 @@ def test_they_are_watched_by_the_certificate_the_gate_and_psi(watched: tuple[Evi
     config, (evidence, fit) = config_of(), watched
     assert fit.certificate.worst is not None
     assert "sex=" in fit.certificate.worst.group or "women" in fit.certificate.worst.group
-    groups = build_reference(evidence, signatures, config).psi_groups
+    groups = build_reference(evidence, JudgedMap(ServedMap(fit.parts)), signatures, config).psi_groups
     assert {("sex", value) for value in SEXES} <= {(group.attribute, group.value) for group in groups}
     cells = gate_cells(evidence, signatures, config, None, JudgedMap(ServedMap(fit.parts)))
     names = {name for family in cells.families for name in family.names}

@@ -19,7 +19,7 @@ from stream_calib.refit.fit import fit_structure as fit_chosen
 from stream_calib.refit.labelled import fit_data
 from stream_calib.refit.reference import build_reference
 from stream_calib.snapshot.compiled import map_document
-from tests.unit.refit.world import FIRST_PANE, REGIONS, SIGNATURES, Rows, config
+from tests.unit.refit.world import FIRST_PANE, IDENTITY, REGIONS, SIGNATURES, Rows, config
 
 
 def values_of(hashes: Any) -> dict[int, tuple[str, ...]]:
@@ -95,7 +95,7 @@ def test_too_little_is_refused_by_name() -> None:
 
 def test_the_reference_watches_everything_and_each_large_value() -> None:
     made = config()
-    reference = build_reference(evidence_of(made), values_of, made)
+    reference = build_reference(evidence_of(made), IDENTITY, values_of, made)
     assert [(g.attribute, g.value) for g in reference.psi_groups] == [
         (None, None),
         ("region", "north"),
@@ -112,7 +112,7 @@ def test_the_reference_watches_everything_and_each_large_value() -> None:
 
 def test_before_three_windows_the_design_effect_is_not_known() -> None:
     made = config()
-    reference = build_reference(evidence_of(made, panes=60), values_of, made)
+    reference = build_reference(evidence_of(made, panes=60), IDENTITY, values_of, made)
     assert {g.design_effect for g in reference.psi_groups} == {None}
 
 

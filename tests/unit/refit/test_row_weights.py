@@ -33,6 +33,7 @@ from stream_calib.refit.reference import build_reference
 from stream_calib.refit.row_weights import CellWeights, RowWeights
 from stream_calib.refit.settings import config_hash
 from stream_calib.windows.cells import MaturedCells, ScoredCells
+from tests.unit.refit.world import IDENTITY
 
 FIRST_PANE = 480_000
 
@@ -338,7 +339,7 @@ def test_the_reference_and_the_window_count_a_score_by_its_rate(panes: list[list
     for region, rate in (("eu", 1.0), ("us", 0.02)):
         rows.add((region, repr(rate)), 0, 50, 10, 0.3)
         rows.add((region, repr(rate)), 0, 50, 10, 0.6)
-    reference_document = build_reference(rows.evidence(config), rows.signatures, config)
+    reference_document = build_reference(rows.evidence(config), IDENTITY, rows.signatures, config)
     by_name = {(g.attribute, g.value): sum(g.rows) for g in reference_document.psi_groups}
     assert by_name == pytest.approx({(None, None): 5_100, ("region", "eu"): 100, ("region", "us"): 5_000})
 

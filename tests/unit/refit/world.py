@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from stream_calib.calibration.grid import locate
+from stream_calib.calibration.grid import EDGE_LOG_ODDS, locate
+from stream_calib.calibration.maps.base_map import BaseMap
+from stream_calib.calibration.maps.parts import MapParts
+from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.events.contracts import ModelKey
 from stream_calib.events.identity import signature_hash
 from stream_calib.refit.decider import Decider
+from stream_calib.refit.gate_evidence import JudgedMap
 from stream_calib.refit.worker import Refitter
 from stream_calib.snapshot.changes import REFIT_LEASE
 from stream_calib.snapshot.decision_log import chain
@@ -25,6 +30,8 @@ GENERATION = "g1"
 FIRST_PANE = 480_000
 REGIONS = ["north", "south", "west"]
 SIGNATURES = {signature_hash((r,)): (r,) for r in REGIONS}
+IDENTITY = JudgedMap(ServedMap(MapParts(BaseMap(EDGE_LOG_ODDS, expit(EDGE_LOG_ODDS), 1e-6, 0.0))))
+"""Serves every score as it is."""
 
 
 def config(**refit: object) -> Config:
@@ -84,7 +91,8 @@ class World:
         return self.now_ms
 
     def new_decider(self) -> Decider:
-        return Decider(KEY, GENERATION, FIRST_PANE, self.config, self.state.signatures, self.store.reference)
+        reads = self.state.signatures, self.store.reference, self.store.load
+        return Decider(KEY, GENERATION, FIRST_PANE, self.config, *reads)
 
     def add_pane(self) -> int:
         """One more pane, closed and matured."""

@@ -1,0 +1,79 @@
+"""Which watched cells an event is in: its groups, and the interval of the probability that it is served."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.calibration.grid import N_BINS, locate
+from stream_calib.calibration.groups import FamilyRule, GroupKey, Signature
+from stream_calib.calibration.intervals import interval_of
+from stream_calib.drift.residual import ResidualSums
+
+SUM_ONE = 1 << 32
+"""Fixed point of probability 1 in sums: whole numbers come out the same in whatever order they are added."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexedFamily:
+    """One partition. `row`: the group's place in `cells` (groups, m), which holds numbers of cells, -1 for none; m is
+    the number of intervals, or 1 where cells are whole groups."""
+
+    rule: FamilyRule
+    row: Mapping[GroupKey, int]
+    cells: NDArray[np.intp]
+
+
+class CellIndex:
+    """The cells of several families over one set of intervals of probability."""
+
+    def __init__(self, families: Sequence[IndexedFamily], edges: Sequence[float], cells: int) -> None:
+        """`edges`: of the intervals, from 0 to 1. `cells`: their number over all families."""
+        self.families = tuple(families)
+        self.edges = tuple(edges)
+        self.size = cells
+
+    def rows_of(self, signatures: Sequence[Signature]) -> NDArray[np.intp]:
+        """(s, F) row of each signature's group in each family, -1 where it has none that is watched."""
+        found = np.full((len(signatures), len(self.families)), -1, dtype=np.intp)
+        for i, signature in enumerate(signatures):
+            for j, family in enumerate(self.families):
+                key = family.rule.group(signature)
+                if key is not None:
+                    found[i, j] = family.row.get(key, -1)
+        return found
+
+    def sums(
+        self,
+        rows: NDArray[np.intp],
+        current: NDArray[np.float64],
+        served: NDArray[np.float64],
+        n: NDArray[np.int64],
+        positives: NDArray[np.int64],
+    ) -> ResidualSums:
+        """Sums over k entries of n (k,) events each, by cell and level of probability.
+
+        `rows` (k, F) of each entry's signature. `current` (k,) decides about intervals, `served` (k,) is what outcomes
+        are compared with (the same unless labels are thinned by class). A level is a bin of the grid, here of the
+        probability. Its events are taken at their mean: log(1 + f (e^d - 1)) is concave in f, so that can only make
+        evidence less (Jensen's inequality).
+        """
+        interval = interval_of(self.edges, current)
+        level = locate(served)[0].astype(np.intp)
+        amount = np.rint(served * SUM_ONE).astype(np.int64) * n
+        sums = np.zeros((3, self.size * N_BINS), dtype=np.int64)
+        for j, family in enumerate(self.families):
+            row = rows[:, j]
+            inside = np.flatnonzero(row >= 0)
+            column = interval[inside] if family.cells.shape[1] > 1 else 0
+            cell = family.cells[row[inside], column]
+            watched = cell >= 0
+            inside, place = inside[watched], cell[watched] * N_BINS + level[inside[watched]]
+            for total, values in zip(sums, (n, positives, amount), strict=True):
+                np.add.at(total, place, values[inside])
+        kept = np.flatnonzero(sums[0])
+        labelled, found, amounts = sums[:, kept]
+        return ResidualSums(kept // N_BINS, amounts / (labelled * float(SUM_ONE)), labelled, found)

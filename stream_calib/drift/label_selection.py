@@ -1,0 +1,88 @@
+"""Label selection: do as many scores get their label as usual, in every group and score band?
+
+Labels that go missing everywhere are an outage (coverage.py). Where they go missing for some scores only, what is left
+is no fair sample, and nothing of it shows in the outcomes. The same e-detectors watch it (residual.py): the event is a
+score of a matured pane, its "label" whether it has one, and what is "served" is the cell's share in the reference. That
+is the end of the cell's delay curve: a matured pane gets no more labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.drift.alert_changes import AlertChange
+from stream_calib.drift.open_cells import AlarmedCell, OpenCells, moved
+from stream_calib.drift.outcome_step import MOST_SHOWN, PaneOutcomes
+from stream_calib.drift.residual import ResidualState, advance, log_mean, log_threshold
+from stream_calib.drift.residual_evidence import pane_evidence
+
+_RELATIVE, _ABSOLUTE = 0.1, 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionState:
+    """Carried from pane to pane."""
+
+    detectors: ResidualState = field(default_factory=ResidualState)
+    open_cells: OpenCells = field(default_factory=OpenCells)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"detectors": self.detectors.to_text(), "open_cells": self.open_cells.to_json()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> SelectionState:
+        """The inverse of `to_json`. Raises StateFormatError where it cannot be read."""
+        return cls(ResidualState.from_text(document["detectors"]), OpenCells.from_json(document["open_cells"]))
+
+
+def tolerated(coverage: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(C,) epsilon of usual shares (C,): a tenth of the share, at least .01. Less is no selection that would matter."""
+    return np.maximum(_RELATIVE * coverage, _ABSOLUTE)
+
+
+def selection_step(
+    state: SelectionState, pane: int, scores: PaneOutcomes | None, budget_panes: float
+) -> tuple[SelectionState, AlertChange | None]:
+    """Judges which scores of one pane have a label; None: nothing is known of it, and nothing moves."""
+    if scores is None:
+        return state, None
+    watched = scores.watched
+    evidence = pane_evidence(watched, scores.sums)
+    detectors, alarms = advance(state.detectors, watched, evidence, budget_panes)
+    labelled = np.zeros(len(watched.names), dtype=np.int64)
+    np.add.at(labelled, scores.sums.cell, scores.sums.positives)
+    usual = np.zeros(len(watched.names))
+    usual[scores.sums.cell] = scores.sums.served
+    alarmed = [AlarmedCell(a, pane, int(evidence.labelled[a.cell])) for a in alarms]
+    calm = log_mean(detectors.rows) < log_threshold(watched, budget_panes) / 2
+    open_cells, news = moved(state.open_cells, alarmed, scores.version, watched.names, evidence.labelled, calm)
+    after = SelectionState(detectors, open_cells)
+    if open_cells.since_pane is None:
+        since = state.open_cells.since_pane
+        text = "every group and score band gets its labels as usual again"
+        return after, None if since is None else AlertChange("label_selection", "close", since, text)
+    if not news:
+        return after, None
+    shown = sorted(news, key=lambda found: (-found.alarm.log_evidence, found.alarm.name))[:MOST_SHOWN]
+    figures = {
+        found.alarm.name: {
+            "scores": int(evidence.labelled[found.alarm.cell]),
+            "labelled": int(labelled[found.alarm.cell]),
+            "usual_share": round(float(usual[found.alarm.cell]), 6),
+        }
+        for found in shown
+    }
+    name, first = next(iter(figures.items()))
+    text = (
+        f"{first['labelled']} of {first['scores']} scores of {name} in pane {pane} have a label, usual is a share of"
+        f" {first['usual_share']:.3f}: the labels that there are may be no fair sample"
+    )
+    state_now: Literal["open", "update"] = "open" if state.open_cells.since_pane is None else "update"
+    evidence_now = {"cells": figures, "open_cells": len(open_cells.cells)}
+    return after, AlertChange("label_selection", state_now, open_cells.since_pane, text, evidence_now)

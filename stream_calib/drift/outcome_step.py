@@ -1,0 +1,174 @@
+"""The step's part on outcomes: the residual detectors of both budgets, their cells in alarm, and what is said of them.
+
+Both budgets see the same evidence; an alarm of one starts its own cell again and nothing else. The state goes on when
+another snapshot is published: each pane is judged by the f, epsilon and phi of the snapshot that was current then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from stream_calib.drift.alert_changes import AlertChange
+from stream_calib.drift.cell_history import EVERYTHING, CellHistory, advance_history
+from stream_calib.drift.diagnosis import CommonShift, OutcomeSums, common_shift
+from stream_calib.drift.open_cells import AlarmedCell, OpenCells, moved
+from stream_calib.drift.residual import (
+    ResidualAlarm,
+    ResidualState,
+    ResidualSums,
+    WatchedCells,
+    advance,
+    log_mean,
+    log_threshold,
+)
+from stream_calib.drift.residual_evidence import pane_evidence
+
+MOST_SHOWN = 5
+"""Cells in an alert's evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaneOutcomes:
+    """Of a complete pane, by the detectors of the snapshot that is current there."""
+
+    version: str
+    watched: WatchedCells
+    sums: ResidualSums
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeState:
+    """Carried from pane to pane."""
+
+    refit: ResidualState = field(default_factory=ResidualState)
+    page: ResidualState = field(default_factory=ResidualState)
+    history: CellHistory = field(default_factory=CellHistory)
+    open_refit: OpenCells = field(default_factory=OpenCells)
+    open_page: OpenCells = field(default_factory=OpenCells)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether outcomes are in alarm."""
+        return bool(self.open_refit.cells or self.open_page.cells)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "refit": self.refit.to_text(),
+            "page": self.page.to_text(),
+            "history": self.history.to_json(),
+            "open_refit": self.open_refit.to_json(),
+            "open_page": self.open_page.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> OutcomeState:
+        """The inverse of `to_json`. Raises ValueError, or StateFormatError, where it cannot be read."""
+        refit = ResidualState.from_text(document["refit"])
+        return cls(
+            refit,
+            ResidualState.from_text(document["page"]),
+            CellHistory.from_json(refit.names, document["history"]),
+            OpenCells.from_json(document["open_refit"]),
+            OpenCells.from_json(document["open_page"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeResult:
+    state: OutcomeState
+    alerts: tuple[AlertChange, ...]
+    asks: bool
+    """Whether a cell alarms within the budget of refits."""
+
+
+def outcome_step(
+    state: OutcomeState, pane: int, outcomes: PaneOutcomes | None, refit_panes: float, page_panes: float
+) -> OutcomeResult:
+    """Judges the outcomes of one pane; None: nothing is known of them, and nothing moves.
+
+    `refit_panes`, `page_panes`: at most one false alarm is expected in so many panes.
+    """
+    if outcomes is None:
+        return OutcomeResult(state, (), False)
+    watched = outcomes.watched
+    evidence = pane_evidence(watched, outcomes.sums)
+    history = advance_history(state.history, state.refit, watched, outcomes.sums, pane)
+    alerts: list[AlertChange] = []
+
+    def judged(
+        kind: Literal["residual", "residual_page"], before: ResidualState, open_before: OpenCells, panes: float
+    ) -> tuple[ResidualState, OpenCells, Sequence[ResidualAlarm]]:
+        after, alarms = advance(before, watched, evidence, panes)
+        alarmed = [AlarmedCell(a, history.since(a.cell), int(history.of_cell(a.cell).labelled[0])) for a in alarms]
+        calm = log_mean(after.rows) < log_threshold(watched, panes) / 2
+        open_after, news = moved(open_before, alarmed, outcomes.version, watched.names, evidence.labelled, calm)
+        change = _change(kind, open_before, open_after, news, history, watched)
+        if change is not None:
+            alerts.append(change)
+        return after, open_after, alarms
+
+    refit, open_refit, alarms = judged("residual", state.refit, state.open_refit, refit_panes)
+    page, open_page, _ = judged("residual_page", state.page, state.open_page, page_panes)
+    return OutcomeResult(OutcomeState(refit, page, history, open_refit, open_page), tuple(alerts), bool(alarms))
+
+
+def _change(
+    kind: Literal["residual", "residual_page"],
+    before: OpenCells,
+    after: OpenCells,
+    news: Sequence[AlarmedCell],
+    history: CellHistory,
+    watched: WatchedCells,
+) -> AlertChange | None:
+    if after.since_pane is None:
+        if before.since_pane is None:
+            return None
+        text = "outcomes are again what is served, in every cell that was in alarm"
+        return AlertChange(kind, "close", before.since_pane, text)
+    if not news:
+        return None
+    shown = sorted(news, key=lambda alarmed: (-alarmed.alarm.log_evidence, alarmed.alarm.name))[:MOST_SHOWN]
+    first = shown[0]
+    shift = common_shift(history.groups(first.alarm.cell), float(watched.phi[watched.family[first.alarm.cell]]))
+    figures = {alarmed.alarm.name: _figures(alarmed, history.of_cell(alarmed.alarm.cell)) for alarmed in shown}
+    return AlertChange(
+        kind,
+        "open" if before.since_pane is None else "update",
+        after.since_pane,
+        _said(first, history.of_cell(first.alarm.cell), shift),
+        {"cells": figures, "open_cells": len(after.cells), "diagnosis": shift.kind} | _shift_figures(shift),
+    )
+
+
+def _figures(alarmed: AlarmedCell, sums: OutcomeSums) -> dict[str, Any]:
+    n, positives, expected = int(sums.labelled[0]), int(sums.positives[0]), float(sums.expected[0])
+    return {
+        "since_pane": alarmed.since_pane,
+        "events": n,
+        "served": round(expected / n, 6),
+        "outcome": round(positives / n, 6),
+        "events_off": round(positives - expected, 3),
+        "log_odds": alarmed.alarm.shift,
+    }
+
+
+def _shift_figures(shift: CommonShift) -> dict[str, Any]:
+    """Those that are known."""
+    figures = {"common_shift": shift.shift, "common_shift_error": shift.error, "p_value": shift.p_value}
+    return {name: round(value, 6) for name, value in figures.items() if not math.isnan(value)}
+
+
+def _said(first: AlarmedCell, sums: OutcomeSums, shift: CommonShift) -> str:
+    n, name = int(sums.labelled[0]), first.alarm.name
+    outcome, served = int(sums.positives[0]) / n, float(sums.expected[0]) / n
+    what = f"outcomes of {name}: {outcome:.3f} where {served:.3f} was served, in {n} labelled events"
+    if shift.kind == "prior_shift":
+        return f"{what}; all moved by one shift of {shift.shift:+.2f} in log-odds: the base rate changed"
+    if shift.kind == "concept_drift":
+        rest = "scores of other heights" if name == EVERYTHING else "the rest"
+        return f"{what}; unlike {rest}: what a score means has changed there"
+    return f"{what}; too few labels yet to tell a change of the base rate from one of this cell alone"

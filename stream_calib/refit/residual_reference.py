@@ -1,0 +1,243 @@
+"""What detectors of outcomes and of missing labels are frozen with: their cells, phi and epsilon, from the fit window.
+
+Cells are those of everything, of each attribute, intersection and predicate, and of everything and each attribute by
+interval of the candidate's probability. One of less than `drift.min_mass` of the rows is none of its own: its events
+are watched in its parents, the group without the interval, the attributes of an intersection, and everything.
+
+Where labels are thinned by class, all of this is of the rows that were kept: the candidate's probability p is then that
+of a kept row (`RowWeights.of_kept`), so that outcomes need no weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.calibration.groups import FamilyRule, Signature, make_family
+from stream_calib.calibration.intervals import interval_of, log_odds_intervals
+from stream_calib.calibration.multicalibration.audit import EVERYTHING
+from stream_calib.calibration.multicalibration.chernoff_bounds import lower_limit, upper_limit
+from stream_calib.calibration.rounding import round_significant
+from stream_calib.config import Config
+from stream_calib.drift.label_selection import tolerated
+from stream_calib.drift.overdispersion import overdispersion
+from stream_calib.drift.psi_reference import MIN_WINDOWS
+from stream_calib.drift.psi_window import Signatures
+from stream_calib.refit.evidence import Evidence, chosen_rows
+from stream_calib.refit.gate_evidence import JudgedMap
+from stream_calib.refit.groups import family_rules
+from stream_calib.refit.labelled import PaneCells, trailing_cells
+from stream_calib.refit.roles import ROLES
+from stream_calib.refit.row_weights import RowWeights
+from stream_calib.snapshot.compiled import predicate_document
+from stream_calib.snapshot.model import WatchedCellDocument, WatchedDocument, WatchedFamilyDocument
+
+Floats = NDArray[np.float64]
+_EDGES = log_odds_intervals()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Cells of panes under the candidate; columns (k,). `served`, `half_width`, `tolerance`: of kept rows."""
+
+    signatures: Sequence[Signature]
+    signature: NDArray[np.intp]
+    interval: NDArray[np.intp]
+    served: Floats
+    half_width: Floats
+    tolerance: Floats
+    labelled: NDArray[np.int64]
+    positives: NDArray[np.int64]
+    scores: NDArray[np.int64]
+    unit_bucket: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """The cells of one family that are heavy enough, C of them; `cell` (k,): that of each row, -1 where it has none."""
+
+    rule: FamilyRule
+    places: list[tuple[tuple[str, ...], int | None]]
+    cell: NDArray[np.intp]
+    phi: float
+
+
+def watched_outcomes(
+    evidence: Evidence, candidate: JudgedMap, signatures: Signatures, config: Config
+) -> WatchedDocument | None:
+    """What the residual detectors of a candidate watch; None where MIN_WINDOWS past windows with labels are not there.
+
+    epsilon of a cell is the largest of `drift.tolerance`; the one-sided bound on the cell's |mean of label - p|,
+    simultaneous over cells and both sides at `calibration.delta`, from the buckets that nothing was fitted to (Chernoff
+    limits at rows / phi where units are not single events); and the mean half width of p over the rows' grid bins.
+    """
+    rows, window = _past(evidence, candidate, signatures, config)
+    families = _families(rows, rows.labelled, config, by_interval=True)
+    expected, variance = rows.labelled * rows.served, rows.labelled * rows.served * (1.0 - rows.served)
+    known = _with_phi(families, window, rows.positives - expected, variance)
+    if known is None:
+        return None
+    untouched = _rows(_untouched(evidence, candidate), candidate, signatures, config)
+    share = config.calibration.delta / (2 * sum(len(family.places) for family in known))
+    documents = []
+    for family in known:
+        bound = _bound(family, untouched, share, config.scores.unit is not None)
+        inside, size = family.cell >= 0, len(family.places)
+        cell, labelled = family.cell[inside], rows.labelled[inside]
+        half_width = np.bincount(cell, labelled * rows.half_width[inside], size) / np.bincount(cell, labelled, size)
+        tolerance = np.zeros(size)
+        np.maximum.at(tolerance, cell, rows.tolerance[inside])
+        epsilon = np.minimum(np.maximum(np.maximum(bound, half_width), tolerance), 1.0)
+        documents.append(_document(family, epsilon, None))
+    return WatchedDocument(edges=_EDGES, families=tuple(documents))
+
+
+def watched_coverage(
+    evidence: Evidence, candidate: JudgedMap, signatures: Signatures, config: Config
+) -> WatchedDocument | None:
+    """What is watched of how many scores have a label; None as above, and where missing labels are given a value."""
+    if config.windows.missing_label != "ignore":
+        return None
+    rows, window = _past(evidence, candidate, signatures, config)
+    documents = []
+    families = _families(rows, rows.scores, config, by_interval=False)
+    for family in families:
+        inside, size = family.cell >= 0, len(family.places)
+        cell, scores, labelled = family.cell[inside], rows.scores[inside], rows.labelled[inside]
+        # 1/2 is added to either side (Jeffreys), or full coverage would know no variance.
+        coverage = (np.bincount(cell, labelled, size) + 0.5) / (np.bincount(cell, scores, size) + 1.0)
+        share = np.zeros(len(rows.scores))
+        share[inside] = coverage[cell]
+        known = _with_phi([family], window, rows.labelled - rows.scores * share, rows.scores * share * (1.0 - share))
+        if known is None:
+            return None
+        documents.append(_document(known[0], tolerated(coverage), coverage))
+    return WatchedDocument(edges=_EDGES, families=tuple(documents)) if documents else None
+
+
+def _past(
+    evidence: Evidence, candidate: JudgedMap, signatures: Signatures, config: Config
+) -> tuple[_Rows, NDArray[np.intp]]:
+    """The rows of all past windows, and (k,) the window of each."""
+    panes = [pane for window in evidence.windows for pane in window.outcomes]
+    sizes = [sum(len(pane.cells.labelled) for pane in window.outcomes) for window in evidence.windows]
+    return _rows(panes, candidate, signatures, config), np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _untouched(evidence: Evidence, candidate: JudgedMap) -> list[PaneCells]:
+    """Trailing panes of the certificate's buckets; of the audits' too, where no patches were made from them."""
+    if not candidate.served.parts.rounds:
+        return list(evidence.audited_panes)
+    found = []
+    for pane in evidence.audited_panes:
+        of_certificate = np.isin(pane.cells.unit_bucket, ROLES["certificate"])
+        found.append(PaneCells(pane.pane, pane.complete, pane.winners, chosen_rows(pane.cells, of_certificate)))
+    return found
+
+
+def _rows(panes: Sequence[PaneCells], candidate: JudgedMap, signatures: Signatures, config: Config) -> _Rows:
+    weights = RowWeights.of(config)
+    trailing = trailing_cells(panes, signatures, candidate.derived, weights)
+    cells = trailing.cells
+    edges = candidate.served.at_edges(cells.grid_bin, cells.signature, cells.signatures)
+    current = edges.mean(axis=1)
+    low, served, high = (weights.of_kept(p) for p in (edges[:, 0], current, edges[:, 1]))
+    tolerance = config.drift.tolerance
+    above, below = (weights.of_kept(np.clip(current + t, 0.0, 1.0)) for t in (tolerance, -tolerance))
+    unlabelled = [pane.cells.unlabelled for pane in panes if pane.complete]
+    return _Rows(
+        cells.signatures,
+        cells.signature,
+        interval_of(_EDGES, current),
+        served,
+        np.abs(high - low) / 2,
+        np.maximum(above - served, served - below),
+        trailing.labelled_rows,
+        trailing.positive_rows,
+        trailing.labelled_rows + np.concatenate([np.empty(0, np.int64), *unlabelled]),
+        trailing.unit_bucket,
+    )
+
+
+def _families(rows: _Rows, n: NDArray[np.int64], config: Config, *, by_interval: bool) -> list[_Family]:
+    """Families with cells of enough of the n (k,) rows; attributes by interval only if asked for. phi is 1 yet."""
+    attributes = [rule for rule in family_rules(config) if rule.predicate is None and len(rule.attributes) == 1]
+    asked = [(EVERYTHING, False), (EVERYTHING, True), *((rule, False) for rule in family_rules(config))]
+    asked += [(rule, True) for rule in attributes] if by_interval else []
+    least, found = config.drift.min_mass * float(n.sum()), []
+    for rule, intervals in asked:
+        family = make_family(rule, rows.signatures)
+        size = len(_EDGES) - 1 if intervals else 1
+        group = family.group_of[rows.signature]
+        place = group * size + (rows.interval if intervals else 0)
+        mass = np.bincount(np.where(group >= 0, place + 1, 0), n, len(family.keys) * size + 1)[1:]
+        kept = np.flatnonzero((mass >= least) & (mass > 0))
+        if not len(kept):
+            continue
+        number = np.full(len(mass) + 1, -1, dtype=np.intp)
+        number[kept] = np.arange(len(kept))
+        places = [(family.keys[i // size], i % size if intervals else None) for i in kept.tolist()]
+        found.append(_Family(rule, places, number[np.where(group >= 0, place, len(mass))], 1.0))
+    return found
+
+
+def _with_phi(
+    families: Sequence[_Family], window: NDArray[np.intp], residual: Floats, variance: Floats
+) -> list[_Family] | None:
+    """The families with their phi; None where one's is not known. Columns (k,)."""
+    windows, found = int(window.max(initial=-1)) + 1, []
+    if windows < MIN_WINDOWS or not families:
+        return None
+    for family in families:
+        size, inside = len(family.places), family.cell >= 0
+        place = window[inside] * size + family.cell[inside]
+        sums = [
+            np.bincount(place, column[inside], windows * size).reshape(-1, size).astype(np.float64)
+            for column in (residual, variance)
+        ]
+        phi = overdispersion(*sums)
+        if phi is None:
+            return None
+        found.append(_Family(family.rule, family.places, family.cell, phi))
+    return found
+
+
+def _bound(family: _Family, rows: _Rows, share: float, clustered: bool) -> Floats:
+    """(C,) what |mean of label - p| of each cell exceeds with probability 2 x `share` at most; 1 without rows."""
+    place = {key: i for i, key in enumerate(family.places)}
+    groups = make_family(family.rule, rows.signatures)
+    intervals = len(_EDGES) - 1 if family.places[0][1] is not None else 1
+    table = np.full((len(groups.keys) + 1, intervals), -1, dtype=np.intp)
+    for i, key in enumerate(groups.keys):
+        for j in range(intervals):
+            table[i, j] = place.get((key, j if intervals > 1 else None), -1)
+    cell = table[groups.group_of[rows.signature], rows.interval if intervals > 1 else 0]
+    inside, size = cell >= 0, len(family.places)
+    n, positives, expected = (
+        np.bincount(cell[inside], column[inside], size)
+        for column in (rows.labelled, rows.positives, rows.labelled * rows.served)
+    )
+    known = np.maximum(n, 1e-300)
+    rate, report = positives / known, expected / known
+    allowed = np.log(1.0 / share) / (known / family.phi if clustered else known)
+    above, below = upper_limit(rate, allowed) - report, report - lower_limit(rate, allowed)
+    return np.where(n > 0, np.maximum(above, below), 1.0)
+
+
+def _document(family: _Family, epsilon: Floats, coverage: Floats | None) -> WatchedFamilyDocument:
+    # Twelve digits: what is in a snapshot must not depend on the last bits of a sum.
+    shares = [None] * len(epsilon) if coverage is None else round_significant(coverage).tolist()
+    return WatchedFamilyDocument(
+        attributes=family.rule.attributes,
+        predicate=predicate_document(family.rule),
+        phi=float(round_significant(family.phi)),
+        cells=tuple(
+            WatchedCellDocument(values=values, interval=interval, epsilon=e, coverage=share)
+            for (values, interval), e, share in zip(
+                family.places, round_significant(epsilon).tolist(), shares, strict=True
+            )
+        ),
+    )
