@@ -99,7 +99,8 @@ class Replay:
         assert token is not None
         self.token = token
         self.refitter = Refitter(self.state, self.store, key, config)
-        self.decider = Decider(key, "replay", self.first_pane, config, self.state.signatures, self.store.reference)
+        reads = self.state.signatures, self.store.reference, self.store.load
+        self.decider = Decider(key, "replay", self.first_pane, config, *reads)
         self.reader = LogReader(self.state)
         self.reports: list[RefitReport] = []
         self.refit_seconds: list[float] = []
