@@ -10,11 +10,11 @@ import logging
 import threading
 from collections.abc import Callable
 
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
 from stream_calib.config_connections import RedisSection
-from stream_calib.errors import StateUnavailableError, StreamCalibError
-from stream_calib.redis_connection import answering, unchecked_client
+from stream_calib.errors import StreamCalibError
+from stream_calib.redis_connection import unchecked_client
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,12 +49,18 @@ class PointerNews:
     def _run(self) -> None:
         while not self._closed.is_set():
             try:
-                with answering(StateUnavailableError, "listening for new snapshots"):
-                    self._listen()
-            except (StreamCalibError, RedisError) as error:
+                self._listen()
+            except NoPermissionError as error:
+                _LOG.info(
+                    "new snapshots are seen at the next poll only: %s; docs/operations.md has the rights that it takes"
+                    " to hear of them at once",
+                    error,
+                )
+                return
+            except (StreamCalibError, RedisError, OSError) as error:
                 # Serving goes on by polling, which is told of the same server, and stops where it must.
                 if str(error) != self._told:
-                    _LOG.info("new snapshots are seen at the next poll only: %s", error)
+                    _LOG.info("new snapshots are seen at the next poll only, for now: %s", error)
                 self._told = str(error)
                 self._closed.wait(_TRY_AGAIN_S)
 
