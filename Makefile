@@ -13,7 +13,7 @@ SECONDS ?= 600
 DAYS ?= 12
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast faults crash test-compose test-deploy fuzz lint format lock docs pictures
+.PHONY: help setup demo flights test test-fast faults crash test-compose test-deploy fuzz lint format lock docs pictures
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
@@ -22,6 +22,9 @@ setup: $(VENV)/.installed ## Make .venv with the locked versions (again only whe
 
 demo: setup ## Stream ten months of flights through all roles; prints the figures and writes an HTML report
 	$(BIN)/stream-calib demo
+
+flights: setup ## What the closed loop is worth on the flights, live through Kafka and Redis, an hour: make flights ARGS="--only defaults"
+	$(BIN)/python -m benchmarks.flights $(ARGS)
 
 test: setup lint ## Lint and all tests; starts the services that they need and ends them
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)

@@ -4,14 +4,16 @@
 
 Closer and refit are those of the service, in lock-step over a state in memory: a pane closes, the pane whose labels are
 24 hours old by then is decided, and an open request is answered at once. Scores of the next pane are served by what is
-current then. Log-loss and worst group error are over all rows from the fifteenth day on, per raw score and as served.
+current then. Log-loss and worst group error are over all rows from the fifteenth day on, per raw score and as served,
+and over either half of these days.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,15 +23,17 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.flights_figures import worth
 from stream_calib.calibration.grid import locate
 from stream_calib.calibration.metrics import auc, log_loss, worst_group_error
 from stream_calib.config import Config
 from stream_calib.config_file import tomllib
+from stream_calib.config_identity import configured_keys, semantic_hash
 from stream_calib.demo.flights import DAY_MS, Flights, load_flights
-from stream_calib.events.contracts import ModelKey
 from stream_calib.events.identity import fingerprints, signature_hash, unit_buckets
 from stream_calib.refit.decider import Decider
 from stream_calib.refit.gate_evidence import JudgedMap, judged
+from stream_calib.refit.settings import panes_of
 from stream_calib.refit.worker import Refitter
 from stream_calib.snapshot.changes import REFIT_LEASE
 from stream_calib.snapshot.decision_log import chain
@@ -39,6 +43,7 @@ from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.pane_record import chained
+from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.state_store import Commit
 
 CONFIG = Path(__file__).parents[1] / "examples" / "flights" / "stream-calib.toml"
@@ -57,6 +62,7 @@ class Rows:
         self.label = label
         self.score = flights.score
         self.pane = flights.score_time_ms // config.windows.pane_ms
+        self.first_ms = int(flights.score_time_ms[0])
         columns = [
             (flights.carrier, flights.carriers),
             (flights.origin, flights.origins),
@@ -89,18 +95,19 @@ class Replay:
     def __init__(self, config: Config, rows: Rows) -> None:
         self.config, self.rows = config, rows
         self.now_ms = 0
-        key = ModelKey.of("flights", "1")
-        self.first_pane = int(rows.pane[0])
+        (key,) = configured_keys(config)
+        generation = semantic_hash(config)
+        self.first_pane = PaneSettings.of(config).first_pane(rows.first_ms)
         self.state = MemoryState(self.clock)
         self.state.put_signatures(rows.dictionary, 0)
         self.state.commit(Commit(fields={"first_pane": str(self.first_pane), "decided": str(self.first_pane - 1)}))
-        self.store = SnapshotStore(self.state, key, "replay", config.windows.pane_ms, self.clock)
+        self.store = SnapshotStore(self.state, key, generation, config.windows.pane_ms, self.clock)
         token = self.state.acquire_lease(REFIT_LEASE, "replay", 10**12)
         assert token is not None
         self.token = token
         self.refitter = Refitter(self.state, self.store, key, config)
         reads = self.state.signatures, self.store.reference, self.store.load
-        self.decider = Decider(key, "replay", self.first_pane, config, *reads)
+        self.decider = Decider(key, generation, self.first_pane, config, *reads)
         self.reader = LogReader(self.state)
         self.reports: list[RefitReport] = []
         self.refit_seconds: list[float] = []
@@ -148,20 +155,34 @@ class Replay:
         return report.outcome == "published"
 
 
-def replay(config: Config, rows: Rows, days: int) -> tuple[Replay, NDArray[np.float64]]:
-    """The replay after so many days, and (n,) what was served for each of their rows."""
+def replay(
+    config: Config, rows: Rows, days: int, period_panes: int | None = None
+) -> tuple[Replay, NDArray[np.float64]]:
+    """The replay after so many days, and (n,) what was served for each of their rows.
+
+    What is published serves from the next pane on; with `period_panes` as in a live run in lock-step of so many panes,
+    which decides a pane at the end of a period, once the lateness of labels is over too.
+    """
     made = Replay(config, rows)
-    last_pane = min(int(rows.pane[-1]), made.first_pane + days * DAY_MS // config.windows.pane_ms - 1)
+    begin = int(rows.pane[0])
+    last_pane = min(int(rows.pane[-1]), begin + days * DAY_MS // config.windows.pane_ms - 1)
     starts = np.searchsorted(rows.pane, np.arange(made.first_pane, last_pane + 2)).tolist()
     p = rows.score[: starts[-1]].copy()
+    late = panes_of(config.windows.label_lateness_ms, config.windows.pane_ms)
     served: JudgedMap | None = None
+    published = deque[tuple[int, JudgedMap | None]]()
     for i, pane in enumerate(range(made.first_pane, last_pane + 1)):
         of_pane = slice(starts[i], starts[i + 1])
+        while published and published[0][0] <= pane:
+            served = published.popleft()[1]
         if served is not None:
             p[of_pane] = serve(served, rows, of_pane)
         back = max(i - made.decider.horizon_panes, 0)
         if made.close(pane, of_pane, slice(starts[back], starts[back + 1])):
-            served = made.served()
+            first = pane + 1
+            if period_panes is not None:
+                first = begin - (begin - first - late) // period_panes * period_panes
+            published.append((first, made.served()))
     return made, p
 
 
@@ -209,15 +230,18 @@ def main(
         section, _, name = key.partition(".")
         document.setdefault(section, {})[name] = json.loads(value)
     config = Config.model_validate(document)
-    rows = Rows(load_flights(), config)
+    flights = load_flights()
+    rows = Rows(flights, config)
     started = time.process_time()
     made, p = replay(config, rows, days)
     seconds = time.process_time() - started
     outcomes = Counter(report.outcome for report in made.reports)
     raw, calibrated = quality(rows, rows.score[: len(p)]), quality(rows, p)
+    parts = {part: asdict(one) for part, one in worth(flights, p).items()}
     measured = {
         "raw": raw,
         "calibrated": calibrated,
+        "parts": parts,
         "refits": dict(outcomes),
         "chosen": chosen_things(made.reports),
         "seconds": seconds,
@@ -230,6 +254,8 @@ def main(
     console = Console()
     console.print(table)
     console.print(f"refits: {dict(outcomes)}; {seconds:.0f} s in all, {measured['seconds_a_refit']:.3f} s a refit")
+    for part, one in parts.items():
+        console.print(f"{part}: log-loss {one['log_loss']:.5f}, worst group error {one['worst_group_error']:.2f} %")
     console.print(f"chosen: {measured['chosen']}")
     if json_file is not None:
         ratios = {"log_loss_of_raw": calibrated["log_loss"] / raw["log_loss"]}

@@ -18,7 +18,7 @@ from rich.progress import Progress
 
 from stream_calib.alerts.outbox import waiting
 from stream_calib.config import Config
-from stream_calib.demo.flights import DAY_MS, Day, Flights
+from stream_calib.demo.flights import Flights, Period
 from stream_calib.errors import StreamCalibError
 from stream_calib.events.control import clock_record
 from stream_calib.transport.port import Log, Outgoing
@@ -87,40 +87,42 @@ def role_processes(
 
 
 class LockStep:
-    """The source: writes a day, then waits until everything that it made decidable is decided, settled and served."""
+    """The source: writes a period, then waits until all that it made decidable is decided, settled and served."""
 
     def __init__(self, log: Log, state: State, config: Config, flights: Flights, roles: RoleProcesses) -> None:
         self._log, self._state, self._config = log, state, config
         self._flights, self._roles = flights, roles
 
-    def run(self, days: Sequence[Day], progress: Progress) -> None:
-        """Streams the days and closes the topics. Raises DemoError when nothing moves any more."""
-        task = progress.add_task("streaming", total=len(days), what="")
-        for day in days:
-            self._write(day)
-            self._settle(self._decidable(day.start_ms + DAY_MS))
+    def run(self, periods: Sequence[Period], progress: Progress) -> None:
+        """Streams the periods, which follow each other, and closes the topics. Raises DemoError when nothing moves any
+        more."""
+        task = progress.add_task("streaming", total=len(periods), what="")
+        for period in periods:
+            self._write(period)
+            self._settle(self._decidable(period.end_ms))
             version = self._state.snapshots.current() or "no snapshot yet"
-            progress.update(task, advance=1, what=f"{_date(day.start_ms)}  {version}")
-        self._end(days[-1].start_ms + DAY_MS)
-        scores = days[-1].scores.stop
+            progress.update(task, advance=1, what=f"{_date(period.start_ms)}  {version}")
+        self._end(periods[-1].end_ms)
+        scores = periods[-1].scores.stop
         last_ms = int(self._flights.score_time_ms[:scores].max())
         self._settle(last_ms // self._config.windows.pane_ms)
         self._wait_for_alerts()
 
-    def _write(self, day: Day) -> None:
-        """The day's events, keyed by id, and clock records: without traffic at its end, clocks would stand still."""
+    def _write(self, period: Period) -> None:
+        """The period's events, keyed by id, and clock records: without traffic at its end, clocks would stand still."""
         topics, flights = self._config.topics, self._flights
         records = [
             Outgoing(topics.scores, flights.event_id[row].encode(), value)
             for row, value in zip(
-                range(day.scores.start, day.scores.stop), flights.score_events(day.scores), strict=True
+                range(period.scores.start, period.scores.stop), flights.score_events(period.scores), strict=True
             )
         ]
+        labelled = flights.label_row[period.labels].tolist()
         records += [
             Outgoing(topics.labels, flights.event_id[row].encode(), value)
-            for row, value in zip(flights.label_row[day.labels].tolist(), flights.label_events(day.labels), strict=True)
+            for row, value in zip(labelled, flights.label_events(period.labels), strict=True)
         ]
-        self._log.produce(records + self._clocks(day.start_ms + DAY_MS, end=False))
+        self._log.produce(records + self._clocks(period.end_ms, end=False))
 
     def _end(self, clock_ms: int) -> None:
         self._log.produce(self._clocks(clock_ms, end=True))

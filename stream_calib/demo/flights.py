@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from io import BytesIO
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -18,15 +19,16 @@ DAY_START_MS = 36_000_000
 """A day of the demo runs from 10:00 UTC to 10:00 UTC: New York sleeps between, so no flight is cut off from its day."""
 
 
-class Day(NamedTuple):
-    """The events of one day, 10:00 to 10:00 UTC by their own event times."""
+class Period(NamedTuple):
+    """The events of a stretch of event time, by their own times: start <= time < end."""
 
     start_ms: int
     """Epoch milliseconds."""
+    end_ms: int
     scores: slice
     """Rows of the score events."""
     labels: slice
-    """Rows of the label events; they are outcomes of this day's scores and of earlier ones."""
+    """Rows of the label events; they are outcomes of this period's scores and of earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +55,20 @@ class Flights:
     label: NDArray[np.int8]
     """(m,) 1: the flight arrived more than 15 minutes late, else 0."""
 
-    def days(self) -> list[Day]:
-        """All days, in order; day 0 holds the first score, the last day the last event."""
+    def days(self) -> list[Period]:
+        """All days, 10:00 to 10:00 UTC, in order; day 0 holds the first score, the last day the last event."""
+        return self.periods(DAY_MS)
+
+    def periods(self, length_ms: int) -> list[Period]:
+        """The same days in shorter periods, of a length that divides a day."""
         first, last = day_index(self.score_time_ms[:1])[0], day_index(self.label_time_ms[-1:])[0]
         last = max(last, day_index(self.score_time_ms[-1:])[0])
-        starts = np.arange(first, last + 2) * DAY_MS + DAY_START_MS
+        starts = np.arange(first * DAY_MS, (last + 1) * DAY_MS + 1, length_ms) + DAY_START_MS
         scores = np.searchsorted(self.score_time_ms, starts).tolist()
         labels = np.searchsorted(self.label_time_ms, starts).tolist()
         return [
-            Day(int(start), slice(s0, s1), slice(l0, l1))
-            for start, s0, s1, l0, l1 in zip(starts, scores, scores[1:], labels, labels[1:], strict=False)
+            Period(start, end, slice(s0, s1), slice(l0, l1))
+            for (start, end), (s0, s1), (l0, l1) in zip(*map(pairwise, (starts.tolist(), scores, labels)), strict=True)
         ]
 
     def score_events(self, rows: slice = slice(None)) -> Iterator[bytes]:

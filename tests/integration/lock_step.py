@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.progress import Progress
 
-from stream_calib.demo.flights import Day, Flights, load_flights
+from stream_calib.demo.flights import Flights, Period, load_flights
 from stream_calib.transport.port import Outgoing
 from tests.integration.harness import Deployment
 from tests.integration.stream import EventDay
@@ -24,15 +24,22 @@ class _Running(RoleProcesses):
         self.deployed.check()
 
 
-class _OddLockStep(LockStep):
-    def __init__(self, deployed: Deployment, flights: Flights, days: Sequence[EventDay]) -> None:
+class DeploymentLockStep(LockStep):
+    """The demo's source over a deployment for tests."""
+
+    def __init__(self, deployed: Deployment, flights: Flights) -> None:
         running = _Running({}, deployed.folder, deployed)
         super().__init__(deployed.log, deployed.state, deployed.config, flights, running)
+
+
+class _OddLockStep(DeploymentLockStep):
+    def __init__(self, deployed: Deployment, flights: Flights, days: Sequence[EventDay]) -> None:
+        super().__init__(deployed, flights)
         self._deployed = deployed
         self._days = {day.start_ms: day for day in days}
 
-    def _write(self, day: Day) -> None:
-        events = self._days[day.start_ms]
+    def _write(self, period: Period) -> None:
+        events = self._days[period.start_ms]
         records = [Outgoing(event.topic, event.key, event.value) for event in events.events]
         self._deployed.log.produce(records + self._deployed.clocks(events.end_ms))
 
