@@ -15,21 +15,18 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from stream_calib import metrics
-from stream_calib.alerts.acknowledgement import FIELD as ACKNOWLEDGED
-from stream_calib.alerts.acknowledgement import Acknowledged
-from stream_calib.alerts.delivery import HookDelivery
-from stream_calib.alerts.delivery_ledger import field_of
+from stream_calib.alerts.delivery import HookDelivery, fields_of, take_over
 from stream_calib.alerts.delivery_topic import TopicDelivery
 from stream_calib.alerts.hooks.port import Hook
 from stream_calib.alerts.model import Alert
-from stream_calib.alerts.outbox import DROPPED, LIST, PASSED, SENT, confirm, drop_read, open_alerts, unsent, waiting
+from stream_calib.alerts.outbox import SENT, confirm, drop_read, open_alerts, unsent, waiting
 from stream_calib.alerts.routing import Routing
 from stream_calib.alerts.silence import Silence, Silences
 from stream_calib.config import Config
 from stream_calib.config_alerts import AlertsSection
 from stream_calib.events.contracts import ModelKey
 from stream_calib.windows.model_registry import deployment_scope
-from stream_calib.windows.state_store import Commit, StateStore
+from stream_calib.windows.state_store import StateStore
 from workers.deployment import connect_state, member_name, open_board, open_deployment_store, open_log
 from workers.model_states import EachModel, ModelStates
 from workers.role import Role, wall_clock_ms
@@ -71,7 +68,7 @@ class OutboxDelivery:
         """`facts`: more for the status board."""
         self._key, self._store, self._board = key, store, board
         self._topic, self._hooks, self._member, self._facts = topic, hooks, member, facts
-        self._fields = [SENT, DROPPED, PASSED, ACKNOWLEDGED, *(field_of(hook.name) for hook in hooks)]
+        self._fields = fields_of(hooks)
         self._delivered = 0
         self._reported_at = 0
         self._open: dict[str, str] | None = None
@@ -86,7 +83,7 @@ class OutboxDelivery:
             self._measure(self._open, self._open.values())
         confirmed = self.confirm()
         fields = self._store.read(self._fields)
-        taken = self._take(fields, now_ms)
+        taken = take_over(self._hooks, self._key, self._store, fields, now_ms)
         if self._topic.takes(now_ms) and (found := unsent(self._store, fields[SENT])) is not None:
             self._topic.offer(self._key, found)
         if confirmed or taken:
@@ -108,23 +105,6 @@ class OutboxDelivery:
             self._tell(alert)
         self._delivered += len(delivered.alerts)
         return True
-
-    def _take(self, fields: Mapping[str, str | None], now_ms: int) -> bool:
-        """Each hook takes over what it does not have. A new hook begins before the topic is offered more."""
-        if not self._hooks:
-            return False
-        for hook in self._hooks:
-            hook.refresh(self._key, self._store, fields, now_ms)
-        acknowledged = Acknowledged.decode(fields[ACKNOWLEDGED])
-        start = min(hook.positions()[self._key] for hook in self._hooks)
-        if acknowledged.by_key:
-            start = max(min(start, acknowledged.next), int(fields[DROPPED] or 0))
-        alerts = [Alert.decode(entry) for entry in self._store.entries(LIST, start)]
-        if acknowledged.by_key and (left := acknowledged.after(start, alerts)) != acknowledged:
-            self._store.commit(Commit({ACKNOWLEDGED: fields[ACKNOWLEDGED]}, {ACKNOWLEDGED: left.encode()}))
-            acknowledged = left
-        taken = [hook.take(self._key, start, alerts, acknowledged, now_ms) for hook in self._hooks]
-        return any(taken)
 
     def _tell(self, alert: Alert) -> None:
         _LOG.log(

@@ -27,6 +27,8 @@ class Acknowledgement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """It holds for events of the outbox from this number on."""
     severity: Severity
     """That it was given for; of worse there is news again."""
+    alert: msgspec.Raw
+    """The last event then."""
     time_ms: int
     """Wall time."""
     actor: str
@@ -81,7 +83,7 @@ class Acknowledged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def acknowledge(state: StateStore, alert: Alert, number: int, actor: str, reason: str, now_ms: int) -> None:
     """Puts it on record for the alert as it is open now. `number`: of the outbox's next event, read before the alert
     was looked at. Raises StateError where the record cannot be read."""
-    mine = Acknowledgement(number, alert.severity, now_ms, actor, reason)
+    mine = Acknowledgement(number, alert.severity, msgspec.Raw(alert.encode()), now_ms, actor, reason)
     for _ in range(_ATTEMPTS):
         field = state.read([FIELD])[FIELD]
         found = Acknowledged.decode(field)

@@ -12,18 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stream_calib import fault_points, metrics
+from stream_calib.alerts.acknowledgement import FIELD as ACKNOWLEDGED
 from stream_calib.alerts.acknowledgement import Acknowledged
-from stream_calib.alerts.delivery_choice import Choice, News, choose, together
-from stream_calib.alerts.delivery_ledger import Ledger
+from stream_calib.alerts.delivery_choice import Acknowledgement, Choice, News, acknowledgements, choose, together
+from stream_calib.alerts.delivery_ledger import Ledger, field_of
 from stream_calib.alerts.delivery_pace import Backoff, TokenBucket
 from stream_calib.alerts.delivery_sender import Sender
 from stream_calib.alerts.hooks.port import Delivery, Hook, Message
 from stream_calib.alerts.model import Alert
+from stream_calib.alerts.outbox import DROPPED, LIST, PASSED, SENT
 from stream_calib.alerts.routing import Routing
 from stream_calib.alerts.silence import Silence
 from stream_calib.config_alerts import HookSection
 from stream_calib.events.contracts import ModelKey
-from stream_calib.windows.state_store import StateStore
+from stream_calib.windows.state_store import Commit, StateStore
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,12 +53,13 @@ class HookDelivery:
         self._bucket = TokenBucket(section.max_messages, section.max_messages_per_ms)
         self._sender = Sender[Message](hook.name, _call_of(hook), hook.close, done)
         self._ledgers: dict[ModelKey, Ledger] = {}
-        self._sent: list[News] = []
+        self._acknowledged: dict[ModelKey, Acknowledged] = {}
+        self._sent: list[News] | Acknowledgement = []
         """What is on its way."""
         self._alone: set[str] = set()
         """Deduplication keys of alerts that were rejected together with others: each is tried by itself."""
         self._tried: dict[str, int] = {}
-        """Deduplication key -> number of the attempt, since the receiver last took something."""
+        """Deduplication key -> number of the attempt for it alone, since the receiver last took something."""
         self._failure = ""
         """What the receiver said last, while it takes nothing."""
 
@@ -74,13 +77,14 @@ class HookDelivery:
     def take(self, key: ModelKey, start: int, alerts: Sequence[Alert], acknowledged: Acknowledged, now_ms: int) -> bool:
         """Takes over what it has not of the outbox's entries, the first of which is number `start`; whether there is
         something to be told among them."""
-        ledger = self._ledgers[key]
+        ledger, self._acknowledged[key] = self._ledgers[key], acknowledged
         new = alerts[ledger.position - start :]
         return ledger.take(new, lambda alert: self._routing.tells(self.name, alert), acknowledged, now_ms)
 
     def forget(self, key: ModelKey) -> None:
         """The outbox is no longer this process's."""
         self._ledgers.pop(key, None)
+        self._acknowledged.pop(key, None)
         if not self._ledgers:
             metrics.ALERT_UNDELIVERED_AGE.remove(self.name)
 
@@ -98,15 +102,25 @@ class HookDelivery:
         for news in choice.unwanted:
             self._ledgers[news.outbox].pass_over(news.events)
         self._measure(choice, now_ms)
-        if self._sender.is_busy or not choice.due or not self._backoff.is_over(now_ms):
+        if settled or self._sender.is_busy or not self._backoff.is_over(now_ms):
             return settled
-        if self._gathers(choice.due[0], now_ms) or not self._bucket.has_one(now_ms):
-            return settled
+        if choice.due:
+            return not self._gathers(choice.due[0], now_ms) and self._send(self._next(choice.due), now_ms)
+        known = acknowledgements(self._ledgers, self._acknowledged, self._quiet_hours, now_ms)
+        return bool(known) and self._send(known[0], now_ms)
+
+    def _send(self, what: list[News] | Acknowledgement, now_ms: int) -> bool:
+        if not self._bucket.has_one(now_ms):
+            return False
         self._bucket.take()
-        self._sent = self._next(choice.due)
-        for news in self._sent:
-            self._tried[news.dedup_key] = self._backoff.failures + 1
-        self._sender.send(Message([owed.alert for news in self._sent for owed in news.events]))
+        self._sent = what
+        if isinstance(what, Acknowledgement):
+            message = Message([what.alert], acknowledged_by=what.actor)
+        else:
+            if len(what) == 1:
+                self._tried[what[0].dedup_key] = self._backoff.failures + 1
+            message = Message([owed.alert for news in what for owed in news.events])
+        self._sender.send(message)
         return True
 
     def _gathers(self, oldest: News, now_ms: int) -> bool:
@@ -116,38 +130,51 @@ class HookDelivery:
     def _next(self, due: Sequence[News]) -> list[News]:
         """Everything that is due. But every second attempt in a row of failures is for one alert alone, the one that
         was tried least lately: one message that the receiver cannot take must not keep it from the others."""
-        if alone := [news for news in due if news.dedup_key in self._alone]:
-            return alone[:1]
-        if self._backoff.failures % 2:
-            return [min(due, key=lambda news: self._tried.get(news.dedup_key, 0))]
-        return together(due)
+        others = [news for news in due if news.dedup_key not in self._alone]
+        if others and self._backoff.failures % 2 == 0:
+            return together(others)
+        return [min(due, key=lambda news: self._tried.get(news.dedup_key, 0))]
 
     def settle(self, now_ms: int, within_s: float = 0.0) -> bool:
         """Puts on record what has come of the last message, waiting for it so long; whether that is known now."""
         if not self._sender.is_busy or (result := self._sender.result(within_s)) is None:
             return False
         metrics.ALERT_DELIVERIES.labels(self.name, result.outcome).inc()
-        sent, self._sent = [n for n in self._sent if n.outbox in self._ledgers], []
-        if result.outcome == "delivered":
-            self._took_it()
-            self._alone -= {news.dedup_key for news in sent}
-            for news in sent:
-                self._ledgers[news.outbox].delivered(news.events)
-            return True
-        self._bucket.give_back()
         if result.outcome == "retry":
             self._say(result.detail)
             self._backoff.failed(now_ms, result.retry_after_s)
-            for news in sent:
-                self._ledgers[news.outbox].failed(news.events, now_ms - self._give_up_after_ms, result.detail, now_ms)
-        elif len(sent) > 1:
-            self._alone |= {news.dedup_key for news in sent}
         else:
             self._took_it()
-            for news in sent:
-                self._alone.discard(news.dedup_key)
-                self._ledgers[news.outbox].rejected(news.events, result.detail, now_ms)
+        if result.outcome != "delivered":
+            self._bucket.give_back()
+        sent, self._sent = self._sent, []
+        if isinstance(sent, Acknowledgement):
+            self._settle_acknowledgement(sent, result)
+        else:
+            self._settle_news([news for news in sent if news.outbox in self._ledgers], result, now_ms)
         return True
+
+    def _settle_news(self, sent: Sequence[News], result: Delivery, now_ms: int) -> None:
+        keys = {news.dedup_key for news in sent}
+        if result.outcome == "rejected" and len(sent) > 1:
+            self._alone |= keys
+            return
+        if result.outcome != "retry":
+            self._alone -= keys
+        for news in sent:
+            ledger = self._ledgers[news.outbox]
+            if result.outcome == "delivered":
+                ledger.delivered(news.events)
+            elif result.outcome == "retry":
+                ledger.failed(news.events, now_ms - self._give_up_after_ms, result.detail, now_ms)
+            else:
+                ledger.rejected(news.events, result.detail, now_ms)
+
+    def _settle_acknowledgement(self, sent: Acknowledgement, result: Delivery) -> None:
+        if result.outcome == "rejected":
+            _LOG.warning("hook %s does not take an acknowledgement: %s", self.name, result.detail)
+        if result.outcome != "retry" and sent.outbox in self._ledgers:
+            self._ledgers[sent.outbox].told_of_acknowledgement(sent.alert.dedup_key, sent.time_ms)
 
     def _took_it(self) -> None:
         """The receiver is there."""
@@ -175,6 +202,35 @@ class HookDelivery:
     def close(self) -> None:
         """Ends the sender, without waiting for it."""
         self._sender.close()
+
+
+def fields_of(hooks: Sequence[HookDelivery]) -> list[str]:
+    """Names of the fields of an outbox's state that `take_over` needs."""
+    return [SENT, DROPPED, PASSED, ACKNOWLEDGED, *(field_of(hook.name) for hook in hooks)]
+
+
+def take_over(
+    hooks: Sequence[HookDelivery], key: ModelKey, store: StateStore, fields: Mapping[str, str | None], now_ms: int
+) -> bool:
+    """Each hook takes over what it does not have of the outbox; whether any is to be told of it. A hook that is new
+    begins before this returns, so before the topic goes on. `fields`: as they were just read.
+
+    Raises StateError where an entry is no alert.
+    """
+    if not hooks:
+        return False
+    for hook in hooks:
+        hook.refresh(key, store, fields, now_ms)
+    acknowledged = Acknowledged.decode(fields[ACKNOWLEDGED])
+    start = min(hook.positions()[key] for hook in hooks)
+    if acknowledged.by_key:
+        start = max(min(start, acknowledged.next), int(fields[DROPPED] or 0))
+    alerts = [Alert.decode(entry) for entry in store.entries(LIST, start)]
+    if acknowledged.by_key and (left := acknowledged.after(start, alerts)) != acknowledged:
+        store.commit(Commit({ACKNOWLEDGED: fields[ACKNOWLEDGED]}, {ACKNOWLEDGED: left.encode()}))
+        acknowledged = left
+    taken = [hook.take(key, start, alerts, acknowledged, now_ms) for hook in hooks]
+    return any(taken)
 
 
 def _call_of(hook: Hook) -> Callable[[Message], Delivery]:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from stream_calib.alerts.acknowledgement import Acknowledged
 from stream_calib.alerts.delivery_ledger import Ledger, Owed
+from stream_calib.alerts.model import Alert
 from stream_calib.alerts.quiet_hours import QuietHours
 from stream_calib.alerts.severity import RANK
 from stream_calib.alerts.silence import Silence, silence_of
@@ -85,6 +88,32 @@ def _place(
         choice.held.append(news)
     else:
         choice.due.append(news)
+
+
+class Acknowledgement(NamedTuple):
+    """That somebody has taken on an alert which the hook knows to be open."""
+
+    outbox: ModelKey
+    alert: Alert
+    actor: str
+    time_ms: int
+
+
+def acknowledgements(
+    ledgers: Mapping[ModelKey, Ledger],
+    acknowledged: Mapping[ModelKey, Acknowledged],
+    quiet_hours: Sequence[QuietHours],
+    now_ms: int,
+) -> list[Acknowledgement]:
+    """Those that the hook is to be told of now; news of the alert itself goes before them."""
+    found = []
+    for outbox, ledger in ledgers.items():
+        owed = {one.alert.dedup_key for one in ledger.owed}
+        for dedup_key, given in acknowledged[outbox].by_key.items():
+            is_news = ledger.told.get(dedup_key, given.time_ms) < given.time_ms and dedup_key not in owed
+            if is_news and not any(hours.hold(given.severity, now_ms) for hours in quiet_hours):
+                found.append(Acknowledgement(outbox, Alert.decode(bytes(given.alert)), given.actor, given.time_ms))
+    return found
 
 
 def together(due: Sequence[News]) -> list[News]:

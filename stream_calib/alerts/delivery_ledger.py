@@ -70,7 +70,7 @@ class GivenUp(msgspec.Struct, frozen=True):
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     owed: list[tuple[int, int, int | None, msgspec.Raw]]
     """As Owed: number, taken_ms, failed_ms, alert."""
-    told: list[str]
+    told: dict[str, int]
 
 
 def field_of(hook: str) -> str:
@@ -94,8 +94,9 @@ class Ledger:
         """Number of the next entry of the outbox to take over."""
         self.owed: list[Owed] = []
         """Oldest first."""
-        self.told: set[str] = set()
-        """Deduplication keys of alerts that the hook knows, or may know, to be open."""
+        self.told: dict[str, int] = {}
+        """Alerts that the hook knows, or may know, to be open: deduplication key -> time of the acknowledgement that it
+        was told of, epoch milliseconds, 0 where of none."""
 
     def refresh(self, fields: Mapping[str, str | None], now_ms: int) -> None:
         """Reads the ledger anew where it is not as this process left it. `fields`: of the outbox's state, as they were
@@ -127,7 +128,7 @@ class Ledger:
         """A hook that is new, or was away too long, starts where the topic is, with the alerts that are open. The topic
         goes on only behind it, so a new outbox is read from its start."""
         position = int(fields[SENT] or 0)
-        known = {owed.alert.dedup_key for owed in self.owed} | self.told
+        known = {owed.alert.dedup_key for owed in self.owed} | self.told.keys()
         missed = [
             Owed(_BEFORE_IT_WAS_THERE, alert, now_ms)
             for key, alert in open_alerts(self._store, position).items()
@@ -149,7 +150,7 @@ class Ledger:
         """
         if not alerts:
             return False
-        known = self.told | {owed.alert.dedup_key for owed in self.owed}
+        known = self.told.keys() | {owed.alert.dedup_key for owed in self.owed}
         taken = [
             Owed(number, alert, now_ms)
             for number, alert in enumerate(alerts, self.position)
@@ -182,7 +183,7 @@ class Ledger:
         if owed == self.owed and not over:
             return
         # It may have been told: no answer is not a no.
-        told = self.told | {o.alert.dedup_key for o in over}
+        told = self._told_after(over)
         gone = {o.key for o in over}
         self._write(
             self.position, [o for o in owed if o.key not in gone], told, self._records(over, "too_old", detail, now_ms)
@@ -191,8 +192,14 @@ class Ledger:
     def rejected(self, events: Collection[Owed], detail: str, now_ms: int) -> None:
         """The receiver will never take them."""
         ended = {o.alert.dedup_key for o in events if o.alert.state == "close"}
+        told = {key: time_ms for key, time_ms in self.told.items() if key not in ended}
         records = self._records(events, "rejected", detail, now_ms)
-        self._write(self.position, self._without(events), self.told - ended, records)
+        self._write(self.position, self._without(events), told, records)
+
+    def told_of_acknowledgement(self, dedup_key: str, time_ms: int) -> None:
+        """The hook knows that somebody has acknowledged the alert, at that time."""
+        if dedup_key in self.told:
+            self._write(self.position, self.owed, {**self.told, dedup_key: time_ms})
 
     def pass_over(self, events: Collection[Owed]) -> None:
         """Nobody needs to be told of them any more."""
@@ -202,10 +209,16 @@ class Ledger:
         gone = {o.key for o in events}
         return [o for o in self.owed if o.key not in gone]
 
-    def _told_after(self, events: Collection[Owed]) -> set[str]:
-        told = set(self.told)
-        for owed in events:
-            (told.discard if owed.alert.state == "close" else told.add)(owed.alert.dedup_key)
+    def _told_after(self, events: Collection[Owed]) -> dict[str, int]:
+        """What the hook knows to be open once it knows of the events."""
+        told = dict(self.told)
+        for alert in (owed.alert for owed in events):
+            if alert.state == "open":
+                told[alert.dedup_key] = 0
+            elif alert.state == "update":
+                told.setdefault(alert.dedup_key, 0)
+            else:
+                told.pop(alert.dedup_key, None)
         return told
 
     def _records(self, events: Collection[Owed], reason: GivenUpReason, detail: str, now_ms: int) -> list[GivenUp]:
@@ -215,7 +228,7 @@ class Ledger:
         self,
         position: int,
         owed: list[Owed],
-        told: set[str],
+        told: Mapping[str, int],
         given_up: Sequence[GivenUp] = (),
         expect: Mapping[str, str | None] | None = None,
     ) -> bool:
@@ -232,7 +245,7 @@ class Ledger:
         if not self._store.commit(change):
             self._field = None
             return False
-        self._field, self.position, self.owed, self.told = field, position, owed, told
+        self._field, self.position, self.owed, self.told = field, position, owed, dict(told)
         self._tell_of(given_up)
         return True
 
@@ -276,14 +289,14 @@ def _bounded(owed: list[Owed]) -> tuple[list[Owed], list[Owed]]:
     return [o for o in owed if o.key in stays], [o for o in owed if o.key not in stays]
 
 
-def _encoded(owed: Sequence[Owed], told: Collection[str]) -> bytes:
+def _encoded(owed: Sequence[Owed], told: Mapping[str, int]) -> bytes:
     rows = [(o.number, o.taken_ms, o.failed_ms, msgspec.Raw(o.alert.encode())) for o in owed]
-    return msgspec.json.encode(_Document(rows, sorted(told)))
+    return msgspec.json.encode(_Document(rows, dict(sorted(told.items()))))
 
 
-def _decoded(blob: bytes | None, hook: str) -> tuple[list[Owed], set[str]]:
+def _decoded(blob: bytes | None, hook: str) -> tuple[list[Owed], dict[str, int]]:
     if blob is None:
-        return [], set()
+        return [], {}
     try:
         found = msgspec.json.decode(blob, type=_Document)
     except msgspec.MsgspecError as error:
@@ -291,4 +304,4 @@ def _decoded(blob: bytes | None, hook: str) -> tuple[list[Owed], set[str]]:
             f"what the hook {hook} is owed cannot be read: {error}; restore the state from a backup"
         ) from error
     owed = [Owed(number, Alert.decode(bytes(raw)), taken, failed) for number, taken, failed, raw in found.owed]
-    return owed, set(found.told)
+    return owed, found.told

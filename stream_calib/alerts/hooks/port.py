@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from stream_calib.alerts.model import Alert
+from stream_calib.snapshot.canonical import content_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,10 @@ class Message:
 
     @property
     def id(self) -> str:
-        """The same whenever it is sent again, so that a receiver can tell a repeat: that of the last alert."""
-        return self.alerts[-1].id
+        """The same whenever it is sent again, so that a receiver can tell a repeat: that of the last alert, but of a
+        message that says something else of it."""
+        last = self.alerts[-1].id
+        return content_id("acknowledged", self.acknowledged_by, last) if self.acknowledged_by else last
 
 
 @dataclass(frozen=True, slots=True)
