@@ -29,7 +29,7 @@ from stream_calib.windows.shard_store import (
     ShardStore,
 )
 
-MAX_OPERATIONS = 1_000
+MAX_OPERATIONS = 500
 """Of one script call: it keeps a call within a few milliseconds."""
 _MAX_ROUNDS = 1_000
 _REGISTRATIONS = 5
