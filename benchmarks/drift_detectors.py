@@ -43,11 +43,16 @@ class Residual:
         found = np.zeros(windows.labelled.shape[:2], bool)
         for row, labelled, positives in zip(found, windows.labelled, windows.positives, strict=True):
             cell, grid_bin = np.nonzero(labelled)
-            sums = ResidualSums(cell, SERVED[grid_bin], labelled[cell, grid_bin], positives[cell, grid_bin])
-            evidence = pane_evidence(self._watched, sums)
-            self._state, alarms = advance(self._state, self._watched, evidence, EVENTS_PER_FALSE_ALARM / _PER_PANE)
-            row[[alarm.cell for alarm in alarms]] = True
+            row[
+                self.look(ResidualSums(cell, SERVED[grid_bin], labelled[cell, grid_bin], positives[cell, grid_bin]))
+            ] = True
         return found
+
+    def look(self, sums: ResidualSums) -> list[int]:
+        """Groups that alarm with the events of one pane, of any size."""
+        evidence = pane_evidence(self._watched, sums)
+        self._state, alarms = advance(self._state, self._watched, evidence, EVENTS_PER_FALSE_ALARM / _PER_PANE)
+        return [alarm.cell for alarm in alarms]
 
 
 class Oracle:
@@ -60,12 +65,17 @@ class Oracle:
 
     def alarms(self, windows: Windows) -> NDArray[np.bool_]:
         ratio = windows.positives @ self._positive + (windows.labelled - windows.positives) @ self._negative
-        found = np.zeros(ratio.shape, bool)
-        for row, log_ratio in zip(found, ratio, strict=True):
-            self._log_m = np.logaddexp(self._log_m, np.log(PER_WINDOW)) + log_ratio
-            row[:] = self._log_m >= np.log(EVENTS_PER_FALSE_ALARM)
-            self._log_m[row] = -np.inf
-        return found
+        return np.array([self._moved(PER_WINDOW, log_ratio) for log_ratio in ratio])
+
+    def look(self, grid_bin: NDArray[np.intp], positive: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Groups that alarm with one event each, columns (groups,)."""
+        return np.flatnonzero(self._moved(1, np.where(positive, self._positive[grid_bin], self._negative[grid_bin])))
+
+    def _moved(self, events: int, log_ratio: NDArray[np.float64]) -> NDArray[np.bool_]:
+        self._log_m = np.logaddexp(self._log_m, np.log(events)) + log_ratio
+        alarms: NDArray[np.bool_] = self._log_m >= np.log(EVENTS_PER_FALSE_ALARM)
+        self._log_m[alarms] = -np.inf
+        return alarms
 
 
 class ZTest:
