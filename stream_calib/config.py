@@ -313,6 +313,15 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _limited_decisions_are_named(self) -> Config:
+        if self.refit.max_decision_shift is not None and not self.decisions:
+            raise ValueError(
+                f"refit.max_decision_shift = {self.refit.max_decision_shift:g} limits nothing: name the thresholds in"
+                " [decisions], as decline = 0.8"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _archive_is_long_enough(self) -> Config:
         self.kept_panes()
         return self

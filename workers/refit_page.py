@@ -65,7 +65,15 @@ def _curve(columns: ReliabilityColumns) -> Curve:
 
 def _residuals(groups: GroupTableDocument) -> str:
     rows = [
-        ResidualRow("", line.name, line.rows, line.rate, line.served - line.rate, line.candidate - line.rate)
+        ResidualRow(
+            "",
+            line.name,
+            line.rows,
+            line.rate,
+            line.served - line.rate,
+            line.candidate - line.rate,
+            (line.rate_lower, line.rate_upper),
+        )
         for line in groups.lines
     ]
     return residual_chart(rows, ("served", "candidate"), "rows")

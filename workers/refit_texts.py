@@ -37,7 +37,9 @@ def asked_rows(report: RefitReport, pane_ms: int) -> list[tuple[str, str]]:
         rows.append(("data", f"matured panes from {since} until {until} UTC"))
         rows.append(("served then", asked.parent or "the raw score"))
     rows.append(("ended", report.outcome + (f" as {report.version}" if report.version else "")))
-    if report.outcome != "published":
+    if report.outcome == "held":
+        rows.append(("waits for", f"`stream-calib snapshot approve {report.version}`, or `snapshot reject`"))
+    elif report.outcome != "published":
         reasons = () if report.gate is None else report.gate.reasons
         rows += [("because", reason.detail) for reason in reasons] or [("because", report.detail)]
     return rows

@@ -31,13 +31,16 @@ class Curve:
         ]
 
 
-def curve_elements(x: Scale, y: Scale, curve: Curve, css: str, noun: str) -> list[str]:
-    """Line, intervals, and a dot for each bin that says what it stands for."""
+def curve_elements(x: Scale, y: Scale, curve: Curve, css: str, noun: str, square: bool = False) -> list[str]:
+    """Line, intervals, and for each bin a dot, or a square, that says what it stands for."""
     points = list(zip(curve.probability, curve.rate, strict=True))
     out = [polyline([(x(p), y(r)) for p, r in points], f"line {css}")]
     for (p, r), low, high, said in zip(points, curve.lower, curve.upper, curve.said(noun), strict=True):
         out.append(element("line", f"interval {css}", x1=x(p), x2=x(p), y1=y(low), y2=y(high)))
-        out.append(element("circle", f"dot {css}", title=said, cx=x(p), cy=y(r), r=4.5))
+        if square:
+            out.append(element("rect", f"dot {css}", title=said, x=x(p) - 4, y=y(r) - 4, width=8, height=8))
+        else:
+            out.append(element("circle", f"dot {css}", title=said, cx=x(p), cy=y(r), r=4.5))
     return out
 
 
@@ -54,7 +57,7 @@ def compared_reliability(before: Curve, after: Curve, noun: str) -> str:
     labels = [f"{tick:g}" for tick in ticks]
     out = horizontal_grid(x, y, ticks, labels)
     out.append(element("line", "perfect", x1=x(0), y1=y(0), x2=x(limit), y2=y(limit)))
-    out += curve_elements(x, y, _within(before, limit), "raw", noun)
+    out += curve_elements(x, y, _within(before, limit), "raw", noun, square=True)
     out += curve_elements(x, y, _within(after, limit), "calibrated", noun)
     out.append(element("line", "axis", x1=x(0), x2=x(limit), y1=y(0), y2=y(0)))
     for tick, label in zip(ticks, labels, strict=True):

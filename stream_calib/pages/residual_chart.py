@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stream_calib.pages.svg import Scale, drawing, element, signed
 
 _WIDTH, _RIGHT, _ROW, _TOP = 660.0, 14.0, 20.0, 20.0
-_LETTER = 6.6
+_LETTER = 7.3
 """Width of one."""
 
 
@@ -25,6 +25,8 @@ class ResidualRow:
     before: float
     """Mean probability minus rate; so the next."""
     after: float
+    rate_interval: tuple[float, float] | None = None
+    """Of the true rate; drawn around `after`, as far as the scale goes."""
 
 
 def residual_chart(rows: Sequence[ResidualRow], names: tuple[str, str], noun: str) -> str:
@@ -59,6 +61,11 @@ def residual_chart(rows: Sequence[ResidualRow], names: tuple[str, str], noun: st
 
 def _row(row: ResidualRow, x: Scale, centre: float, left: float, names: tuple[str, str], noun: str) -> list[str]:
     before, after = x(100 * row.before), x(100 * row.after)
+    interval: list[str] = []
+    if row.rate_interval is not None:
+        probability = row.rate + row.after
+        ends = [x(min(max(100 * (probability - bound), x.low), x.high)) for bound in row.rate_interval]
+        interval = [element("line", "interval calibrated", x1=ends[1], x2=ends[0], y1=centre, y2=centre)]
     said = f"{row.name}: {row.n:,} {noun}, {row.rate:.1%} came true; mean of"
     before_said, after_said = (
         f"{said} {name} {row.rate + v:.1%}" for name, v in zip(names, (row.before, row.after), strict=True)
@@ -67,6 +74,7 @@ def _row(row: ResidualRow, x: Scale, centre: float, left: float, names: tuple[st
     return [
         element("text", "tick group-name", x=12, y=centre + 4, text=shown),
         element("text", "tick end", x=left - 10, y=centre + 4, text=short_count(row.n)),
+        *interval,
         element("line", "link", x1=before, x2=after, y1=centre, y2=centre),
         element("rect", "mark raw", title=before_said, x=before - 4, y=centre - 4, width=8, height=8),
         element("circle", "mark calibrated", title=after_said, cx=after, cy=centre, r=5),

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.groups import CellGroups
-from stream_calib.refit.gate_groups import MIN_GROUP_ROWS, largest_error, simultaneous_quantile
+from stream_calib.refit.gate_groups import largest_error, simultaneous_quantile
 from stream_calib.refit.gate_rows import GateTraffic, blocks_seen
-from stream_calib.snapshot.decision_impact import Crossings, crossings, decision_impact
+from stream_calib.snapshot.decision_impact import MIN_GROUP_EVENTS, Crossings, crossings, decision_impact
 from stream_calib.snapshot.report_documents import DecisionImpact
 
 
@@ -61,7 +61,7 @@ def _judged(traffic: GateTraffic, family: CellGroups) -> int:
     """Number of groups that have events enough for a bound."""
     inside = family.group_of >= 0
     events = np.bincount(family.group_of[inside], traffic.events[inside], len(family.names))
-    return int((events >= MIN_GROUP_ROWS).sum())
+    return int((events >= MIN_GROUP_EVENTS).sum())
 
 
 def _lower_bounds(
@@ -82,4 +82,4 @@ def _lower_bounds(
     quantile = np.array(
         [simultaneous_quantile(blocks, comparisons) if blocks > 1 else np.nan for blocks in days.tolist()]
     )
-    return np.where(n >= MIN_GROUP_ROWS, share - quantile * error, np.nan)
+    return np.where(n >= MIN_GROUP_EVENTS, share - quantile * error, np.nan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
@@ -32,6 +32,8 @@ from stream_calib.snapshot.report_documents import (
 MOVED_BY = (0.01, 0.05, 0.1)
 """Shifts of the probability for which the share of events is told that move by more."""
 _MOST_ASKERS = 5
+_DIGITS = 6
+"""Of figures in long lists: they are there to be looked at, and every report is kept."""
 _MOST_CHARACTERS = 300
 """Of one asker with the reason."""
 
@@ -145,20 +147,20 @@ def _line(
     return GroupLine(
         name=group.name,
         rows=group.rows,
-        rate=rounded_figure(rate),
-        rate_lower=rounded_figure(rate_lower),
-        rate_upper=rounded_figure(rate_upper),
-        served=rounded_figure(served),
-        candidate=rounded_figure(candidate),
-        gain=rounded_figure(group.gain),
-        gain_error=None if np.isnan(group.error) else rounded_figure(group.error),
+        rate=_figure(rate),
+        rate_lower=_figure(rate_lower),
+        rate_upper=_figure(rate_upper),
+        served=_figure(served),
+        candidate=_figure(candidate),
+        gain=_figure(group.gain),
+        gain_error=None if np.isnan(group.error) else _figure(group.error),
         verdict=group.verdict,
     )
 
 
 def _rows_off(line: GroupLine) -> float:
     """Rows by which the group's positives are off what was said, before or after."""
-    return rounded_figure(line.rows * max(abs(line.rate - line.served), abs(line.rate - line.candidate)))
+    return _figure(line.rows * max(abs(line.rate - line.served), abs(line.rate - line.candidate)))
 
 
 def changes_document(traffic: GateTraffic) -> ChangesDocument | None:
@@ -180,19 +182,19 @@ def changes_document(traffic: GateTraffic) -> ChangesDocument | None:
             ShiftLine(
                 name=family.names[i],
                 events=int(n[i]),
-                served=rounded_figure(before[i] / n[i]),
-                candidate=rounded_figure(after[i] / n[i]),
+                served=_figure(before[i] / n[i]),
+                candidate=_figure(after[i] / n[i]),
             )
             for i in np.flatnonzero(n > 0).tolist()
         ]
-    lines.sort(key=lambda line: (-rounded_figure(line.events * abs(line.candidate - line.served)), line.name))
+    lines.sort(key=lambda line: (-_figure(line.events * abs(line.candidate - line.served)), line.name))
     return ChangesDocument(
         events=total,
-        served=rounded_figure(float(np.dot(events, served)) / total),
-        candidate=rounded_figure(float(np.dot(events, candidate)) / total),
-        mean_absolute_shift=rounded_figure(float(np.dot(events, absolute)) / total),
+        served=_figure(float(np.dot(events, served)) / total),
+        candidate=_figure(float(np.dot(events, candidate)) / total),
+        mean_absolute_shift=_figure(float(np.dot(events, absolute)) / total),
         moved=tuple(
-            MovedShare(more_than=limit, share=rounded_figure(float(events[absolute > limit].sum()) / total))
+            MovedShare(more_than=limit, share=_figure(float(events[absolute > limit].sum()) / total))
             for limit in MOVED_BY
         ),
         groups=tuple(lines[:MOST_GROUPS]),
@@ -205,5 +207,9 @@ def _design_effect(cells: GateCells) -> float:
     return max(cells.weights.design_effect(rows, positives), 1.0)
 
 
-def _figures(column: NDArray[np.float64] | Sequence[float]) -> tuple[float, ...]:
-    return tuple(rounded_figure(float(value)) for value in column)
+def _figures(column: NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple(_figure(value) for value in column.tolist())
+
+
+def _figure(value: float) -> float:
+    return rounded_figure(value, _DIGITS)

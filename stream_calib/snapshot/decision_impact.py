@@ -18,6 +18,9 @@ from stream_calib.calibration.groups import CellGroups
 from stream_calib.snapshot.figures import rounded_figure
 from stream_calib.snapshot.report_documents import MOST_DECISION_GROUPS, DecisionImpact, GroupCrossings
 
+MIN_GROUP_EVENTS = 10
+"""Groups of fewer are not named."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Crossings:
@@ -76,7 +79,7 @@ def decision_impact(
         group = family.group_of[inside]
         n, up, down = (np.bincount(group, column[inside], size) for column in (events, crossed.up, crossed.down))
         bound = np.full(size, np.nan) if lower is None else lower[number]
-        for i in np.flatnonzero(up + down > 0).tolist():
+        for i in np.flatnonzero((up + down > 0) & (n >= MIN_GROUP_EVENTS)).tolist():
             figures = float(up[i] / n[i]), float(down[i] / n[i]), float(bound[i])
             groups.append(_Group(family.names[i], int(n[i]), *figures))
 

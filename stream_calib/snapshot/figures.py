@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-_DIGITS = 9
 
-
-def rounded_figure(value: float) -> float:
-    """Nine significant digits; -0.0 becomes 0.0."""
-    return float(f"{value:.{_DIGITS}g}") + 0.0
+def rounded_figure(value: float, digits: int = 9) -> float:
+    """To so many significant digits; -0.0 becomes 0.0."""
+    return float(f"{value:.{digits}g}") + 0.0

@@ -108,6 +108,10 @@ class GateReport(ExtendedDocument):
         """Each code of the reasons once, in their order."""
         return tuple(dict.fromkeys(reason.code for reason in self.reasons))
 
+    def alert_evidence(self) -> dict[str, Any]:
+        """What an alert about the candidate says of decisions, as plain values; nothing where there are none."""
+        return {"decisions": [decision.in_short() for decision in self.decisions]} if self.decisions else {}
+
 
 class GroupCoverage(Document):
     """How many scores of a group have a label; decayed by age, of the fit buckets."""
@@ -165,10 +169,7 @@ class RefitReport(ExtendedDocument):
 
     def alert_evidence(self) -> dict[str, Any]:
         """What an alert about the request says, as plain values."""
-        evidence: dict[str, Any] = {"request_id": self.request_id}
-        if self.gate is not None and self.gate.decisions:
-            evidence["decisions"] = [decision.in_short() for decision in self.gate.decisions]
-        return evidence
+        return {"request_id": self.request_id} | ({} if self.gate is None else self.gate.alert_evidence())
 
     @classmethod
     def decode(cls, raw: bytes) -> RefitReport:

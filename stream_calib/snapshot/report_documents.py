@@ -77,7 +77,7 @@ class DecisionImpact(ExtendedDocument):
     beyond_limit: int = 0
     """Groups whose lower bound is above `refit.max_decision_shift`, where one is set."""
     groups_left_out: int = 0
-    """Groups in which events cross, and which are not in `groups`."""
+    """Groups of ten events or more in which some cross, and which are not in `groups`."""
 
     @property
     def share(self) -> float:

@@ -46,7 +46,10 @@ class Data:
         config: RefitSection = CONFIG,
         **change: Any,
     ) -> GateReport:
-        cells = GateCells(
+        return judge_candidate(self.cells(served, candidate), window(kind, **change), config)
+
+    def cells(self, served: NDArray[np.float64], candidate: NDArray[np.float64]) -> GateCells:
+        return GateCells(
             self.day,
             self.bucket,
             np.ones(len(self.label), np.int64),
@@ -56,7 +59,6 @@ class Data:
             [CellGroups(self.names, self.group.astype(np.intp))],
             RowWeights().of_cells(np.ones(len(self.label))),
         )
-        return judge_candidate(cells, window(kind, **change), config)
 
 
 def test_a_better_candidate_passes_with_its_figures() -> None:
