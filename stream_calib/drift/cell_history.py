@@ -1,34 +1,48 @@
 """Since when, and by how much, outcomes of each watched cell are off: what an alarm's evidence and diagnosis are of.
 
-A detector sums over an unknown beginning. The history of a cell begins anew at each pane in which a fresh start would
-weigh more than all before: mean M <= n. From there on its events are counted, and those of everything beside it.
+A detector's evidence is a mean over all panes in which the change may have begun. The most likely one is where the
+cumulative sum of l_d last was at 0 (Page, "Continuous inspection schemes", 1954): W <- max(0, W + l_d). From that pane
+on the cell's events are counted, and with them those of everything beside it. Of the detectors' shifts the four inner
+ones are tracked: the sign and the size of a larger one make no difference to where it began.
 """
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.calibration.intervals import interval_of, log_odds_intervals
 from stream_calib.drift.diagnosis import OutcomeSums
-from stream_calib.drift.residual import ResidualState, ResidualSums, WatchedCells, log_mean
+from stream_calib.drift.residual import SHIFTS, PaneEvidence, ResidualSums, WatchedCells
+from stream_calib.errors import StateFormatError
 
 EVERYTHING = "all"
 """Name of the cell that holds every event."""
-STRATA = log_odds_intervals()
-"""Intervals of probability by which everything is parted, m of them."""
-_ONE = 1 << 20
-"""Fixed point of probability 1."""
+_TRACKED = np.array([-0.4, -0.15, 0.15, 0.4])
+"""(T,) shifts."""
+_COLUMN = np.array([SHIFTS.index(d) for d in _TRACKED.tolist()])
+_W_ONE, _P_ONE = 1 << 16, 1 << 20
+"""Fixed points of evidence 1 and of probability 1."""
 _MEASURES = 4
-_COLUMNS = 1 + 2 * _MEASURES
-_SINCE, _OWN, _BEFORE = 0, slice(1, 1 + _MEASURES), slice(1 + _MEASURES, _COLUMNS)
+_W, _SINCE, _OWN, _BEFORE, _WIDTH = 0, 1, slice(2, 2 + _MEASURES), slice(2 + _MEASURES, 2 + 2 * _MEASURES), 10
 
 
-def _no_strata() -> NDArray[np.int64]:
-    return np.zeros((len(STRATA) - 1, _MEASURES), dtype=np.int64)
+def _nothing(*shape: int) -> NDArray[np.int64]:
+    return np.zeros((*shape, _MEASURES), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellView:
+    """One cell since its outcomes most likely moved."""
+
+    since_pane: int
+    own: OutcomeSums
+    """Of shape (1,)."""
+    partitions: Sequence[tuple[OutcomeSums, float]]
+    """What is compared, with phi: the cell and everything else, (2,); of EVERYTHING the cells of each other family."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,90 +50,126 @@ class CellHistory:
     """Carried from pane to pane, in whole numbers. Measures: events, positives, sum of probability p, of p (1 - p)."""
 
     names: tuple[str, ...] = ()
-    cells: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, _COLUMNS), dtype=np.int64))
-    """(C, 9): first pane; the cell's measures since; those of everything before that pane."""
-    total: NDArray[np.int64] = field(default_factory=_no_strata)
-    """(m, 4): everything so far, by stratum."""
-    origin: NDArray[np.int64] = field(default_factory=_no_strata)
-    """(m, 4): the same before the first pane of the cell EVERYTHING."""
+    tracks: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, len(_TRACKED), _WIDTH), dtype=np.int64))
+    """(C, T, 10): W; first pane since W was 0; the cell's measures since; those of everything before that pane."""
+    total: NDArray[np.int64] = field(default_factory=lambda: _nothing(0))
+    """(C, 4): measures of the cells since they are watched."""
+    origins: NDArray[np.int64] = field(default_factory=lambda: _nothing(len(_TRACKED), 0))
+    """(T, C, 4): the same before the first pane of the cell EVERYTHING; 0 where that begins anew."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CellHistory) and self.to_json() == other.to_json()
+        return isinstance(other, CellHistory) and (self.names, self.to_json()) == (other.names, other.to_json())
 
     __hash__ = None  # type: ignore[assignment]  # equal by the content of arrays
 
-    def since(self, cell: int) -> int:
-        """First pane of the cell's history."""
-        return int(self.cells[cell, _SINCE])
-
-    def of_cell(self, cell: int) -> OutcomeSums:
-        """Sums over the cell since its first pane, of shape (1,)."""
-        return _sums(self.cells[cell : cell + 1, _OWN])
-
-    def groups(self, cell: int) -> OutcomeSums:
-        """What the cell is compared with since its first pane: (2,) the cell, and everything else; of EVERYTHING the
-        strata (m,)."""
+    def of(self, cell: int, shift: float, watched: WatchedCells) -> CellView:
+        """The cell as the tracked shift that is nearest to an alarm's `shift` sees it."""
+        track = int(np.abs(_TRACKED - shift).argmin())
+        row, family = self.tracks[cell, track], watched.family[cell]
+        own, before = row[_OWN], row[_BEFORE]
         if self.names[cell] == EVERYTHING:
-            return _sums(self.total - self.origin)
-        own, before = self.cells[cell, _OWN], self.cells[cell, _BEFORE]
-        return _sums(np.stack([own, self.total.sum(axis=0) - before - own]))
+            since = self.total - self.origins[track]
+            others = [f for f in range(len(watched.phi)) if f != family]
+            partitions = [(_sums(since[watched.family == f]), float(watched.phi[f])) for f in others]
+        else:
+            everything = self.total[self.names.index(EVERYTHING)]
+            partitions = [(_sums(np.stack([own, everything - before - own])), float(watched.phi[family]))]
+        return CellView(int(row[_SINCE]), _sums(own[None, :]), partitions)
 
     def to_json(self) -> list[str]:
-        """Without the names, which are those of the detectors."""
-        return [base64.b64encode(a.astype("<i8").tobytes()).decode() for a in (self.cells, self.total, self.origin)]
+        """Without the names, which are those of the detectors, and without tracks that begin anew with the next
+        pane."""
+        tracks = self.tracks.reshape(-1, _WIDTH)
+        live = np.flatnonzero(tracks[:, _W])
+        return [_text(a) for a in (live, tracks[live], self.total, self.origins[self._live_origins()])]
+
+    def _live_origins(self) -> NDArray[np.bool_]:
+        """(T,) tracks of EVERYTHING that go on."""
+        if EVERYTHING not in self.names:
+            return np.zeros(len(_TRACKED), dtype=bool)
+        return self.tracks[self.names.index(EVERYTHING), :, _W] > 0
 
     @classmethod
     def from_json(cls, names: tuple[str, ...], document: list[str]) -> CellHistory:
-        """Raises ValueError where lengths do not fit."""
-        cells, total, origin = (np.frombuffer(base64.b64decode(text), dtype="<i8") for text in document)
-        shape = (len(STRATA) - 1, _MEASURES)
-        return cls(names, cells.reshape(len(names), _COLUMNS), total.reshape(shape), origin.reshape(shape))
+        """Raises StateFormatError where it cannot be read."""
+        try:
+            live, rows, total, origins = (np.frombuffer(base64.b64decode(text), dtype="<i8") for text in document)
+            tracks = np.zeros((len(names) * len(_TRACKED), _WIDTH), dtype=np.int64)
+            tracks[live] = rows.reshape(-1, _WIDTH)
+            made = cls(
+                names,
+                tracks.reshape(len(names), len(_TRACKED), _WIDTH),
+                total.reshape(len(names), _MEASURES),
+                _nothing(len(_TRACKED), len(names)),
+            )
+            made.origins[made._live_origins()] = origins.reshape(-1, len(names), _MEASURES)
+        except (ValueError, IndexError, TypeError) as error:
+            raise StateFormatError(f"stored histories of {len(names)} watched cells cannot be read: {error}") from error
+        return made
 
 
 def advance_history(
-    history: CellHistory, before: ResidualState, watched: WatchedCells, sums: ResidualSums, pane: int
+    history: CellHistory,
+    watched: WatchedCells,
+    sums: ResidualSums,
+    evidence: PaneEvidence,
+    pane: int,
+    restarted: Collection[str] = (),
 ) -> CellHistory:
-    """The history after a pane with events. `before`: the detectors before it."""
-    size, names = len(watched.names), tuple(watched.names)
+    """The history after a pane with these sums and what they say. Cells of the names `restarted` begin anew with it.
+
+    EVERYTHING is among the watched cells.
+    """
+    names = tuple(watched.names)
+    everything = names.index(EVERYTHING)
+    own = _measures(watched, sums)
+    tracks, total, origins = _carried(history, names)
+    for name in restarted:
+        if name in names:
+            tracks[names.index(name), :, _W] = 0
+    fresh = (tracks[:, :, _W] == 0) & (own[:, 0] > 0)[:, None]
+    tracks[fresh] = 0
+    tracks[fresh, _SINCE] = pane
+    tracks[:, :, _BEFORE] = np.where(fresh[:, :, None], total[everything], tracks[:, :, _BEFORE])
+    tracks[:, :, _OWN] += own[:, None, :]
+    steps = np.floor(evidence.log_ratio[:, _COLUMN] * _W_ONE).astype(np.int64)
+    tracks[:, :, _W] = np.maximum(tracks[:, :, _W] + steps, 0)
+    origins = np.where(fresh[everything][:, None, None], total, origins)
+    return CellHistory(names, tracks, total + own, origins)
+
+
+def _measures(watched: WatchedCells, sums: ResidualSums) -> NDArray[np.int64]:
+    """(C, 4) of one pane."""
     probability = sums.labelled * sums.served
-    measures = (
+    columns = (
         sums.labelled,
         sums.positives,
-        np.rint(probability * _ONE).astype(np.int64),
-        np.rint(probability * (1.0 - sums.served) * _ONE).astype(np.int64),
+        np.rint(probability * _P_ONE).astype(np.int64),
+        np.rint(probability * (1.0 - sums.served) * _P_ONE).astype(np.int64),
     )
-    own = np.zeros((size, _MEASURES), dtype=np.int64)
-    for i, column in enumerate(measures):
+    own = _nothing(len(watched.names))
+    for i, column in enumerate(columns):
         np.add.at(own[:, i], sums.cell, column)
-    everything = names.index(EVERYTHING)
-    rows = np.flatnonzero(sums.cell == everything)
-    total = history.total.copy()
-    stratum = interval_of(STRATA, sums.served[rows])
-    for i, column in enumerate(measures):
-        np.add.at(total[:, i], stratum, column[rows])
-    cells = _carried(history, names)
-    with np.errstate(divide="ignore"):
-        fresh = log_mean(before.carried_to(names)) <= np.log(own[:, 0].astype(np.float64))
-    fresh &= own[:, 0] > 0
-    fresh |= (cells[:, 1] == 0) & (own[:, 0] > 0)
-    cells[fresh, _SINCE] = pane
-    cells[fresh, _OWN] = 0
-    cells[fresh, _BEFORE] = history.total.sum(axis=0)
-    cells[:, _OWN] += own
-    origin = history.total if fresh[everything] else history.origin
-    return CellHistory(names, cells, total, origin)
+    return own
 
 
-def _carried(history: CellHistory, names: tuple[str, ...]) -> NDArray[np.int64]:
-    if names == history.names:
-        return np.array(history.cells)
+def _carried(
+    history: CellHistory, names: tuple[str, ...]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Copies of tracks, totals and origins for these cells; those of a new one are 0."""
     place = {name: i for i, name in enumerate(history.names)}
     found = np.array([place.get(name, -1) for name in names], dtype=np.intp)
-    cells: NDArray[np.int64] = np.zeros((len(names), _COLUMNS), dtype=np.int64)
-    cells[found >= 0] = history.cells[found[found >= 0]]
-    return cells
+    known, old = np.flatnonzero(found >= 0), found[found >= 0]
+    tracks = np.zeros((len(names), len(_TRACKED), _WIDTH), dtype=np.int64)
+    total, origins = _nothing(len(names)), _nothing(len(_TRACKED), len(names))
+    tracks[known], total[known], origins[:, known] = history.tracks[old], history.total[old], history.origins[:, old]
+    return tracks, total, origins
 
 
 def _sums(measures: NDArray[np.int64]) -> OutcomeSums:
     """Of (g, 4) measures."""
-    return OutcomeSums(measures[:, 0], measures[:, 1], measures[:, 2] / _ONE, measures[:, 3] / _ONE)
+    return OutcomeSums(measures[:, 0], measures[:, 1], measures[:, 2] / _P_ONE, measures[:, 3] / _P_ONE)
+
+
+def _text(values: NDArray[np.int64]) -> str:
+    return base64.b64encode(values.astype("<i8").tobytes()).decode()

@@ -13,6 +13,7 @@ experiments", 1954), or they differ by less than half of what they share: with l
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -53,9 +54,20 @@ class CommonShift:
     kind: Diagnosis
 
 
-def common_shift(groups: OutcomeSums, phi: float) -> CommonShift:
+_UNKNOWN = CommonShift(math.nan, math.nan, math.nan, math.nan, "undetermined")
+
+
+def most_uneven(partitions: Sequence[tuple[OutcomeSums, float]]) -> CommonShift:
+    """Of several partitions of the same events, each with its phi, the one that is least likely to share one shift, its
+    p-value times their number (Bonferroni)."""
+    found = [common_shift(groups, phi, len(partitions)) for groups, phi in partitions]
+    known = [shift for shift in found if not math.isnan(shift.p_value)]
+    return min(known, key=lambda shift: shift.p_value) if known else _UNKNOWN
+
+
+def common_shift(groups: OutcomeSums, phi: float, tests: int = 1) -> CommonShift:
     """Whether outcomes of the groups moved by one shift. `undetermined` where fewer than two have labels enough, or
-    nothing is off on the whole and nothing differs."""
+    nothing is off on the whole and nothing differs. `tests`: by how many the p-value is multiplied."""
     n = np.maximum(groups.labelled, 1)
     outcome, served = groups.positives / n, groups.expected / n
     spread = np.maximum(served * (1.0 - served), 1e-12)
@@ -63,14 +75,14 @@ def common_shift(groups: OutcomeSums, phi: float) -> CommonShift:
     used = information >= _LEAST_INFORMATION
     weight = information[used]
     if not len(weight):
-        return CommonShift(math.nan, math.nan, math.nan, math.nan, "undetermined")
+        return _UNKNOWN
     shift = (groups.positives - groups.expected)[used] / phi / weight
     mean = float((weight * shift).sum() / weight.sum())
     error = 1.0 / math.sqrt(float(weight.sum()))
     if len(weight) < 2:
         return CommonShift(mean, error, math.nan, math.nan, "undetermined")
     q = float((weight * (shift - mean) ** 2).sum())
-    p_value = float(chdtrc(len(weight) - 1, q))
+    p_value = min(1.0, tests * float(chdtrc(len(weight) - 1, q)))
     differs = p_value < _SMALL_P and float(np.abs(shift - mean).max()) > abs(mean) / 2
     kind: Diagnosis = "concept_drift" if differs else "prior_shift" if abs(mean) > _Z * error else "undetermined"
     return CommonShift(mean, error, q, p_value, kind)

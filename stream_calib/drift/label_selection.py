@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.drift.alert_changes import AlertChange
-from stream_calib.drift.open_cells import AlarmedCell, OpenCells, moved
+from stream_calib.drift.open_cells import Alarmed, OpenCells, moved
 from stream_calib.drift.outcome_step import MOST_SHOWN, PaneOutcomes
-from stream_calib.drift.residual import ResidualState, advance, log_mean, log_threshold
+from stream_calib.drift.residual import ResidualState, advance, log_mean
 from stream_calib.drift.residual_evidence import pane_evidence
 
 _RELATIVE, _ABSOLUTE = 0.1, 0.01
@@ -59,9 +59,10 @@ def selection_step(
     np.add.at(labelled, scores.sums.cell, scores.sums.positives)
     usual = np.zeros(len(watched.names))
     usual[scores.sums.cell] = scores.sums.served
-    alarmed = [AlarmedCell(a, pane, int(evidence.labelled[a.cell])) for a in alarms]
-    calm = log_mean(detectors.rows) < log_threshold(watched, budget_panes) / 2
-    open_cells, news = moved(state.open_cells, alarmed, scores.version, watched.names, evidence.labelled, calm)
+    alarmed = [Alarmed(a.name, pane, int(evidence.labelled[a.cell])) for a in alarms]
+    open_cells, news = moved(
+        state.open_cells, alarmed, scores.version, watched.names, evidence.labelled, log_mean(detectors.rows)
+    )
     after = SelectionState(detectors, open_cells)
     if open_cells.since_pane is None:
         since = state.open_cells.since_pane
@@ -69,12 +70,12 @@ def selection_step(
         return after, None if since is None else AlertChange("label_selection", "close", since, text)
     if not news:
         return after, None
-    shown = sorted(news, key=lambda found: (-found.alarm.log_evidence, found.alarm.name))[:MOST_SHOWN]
+    shown = sorted((a for a in alarms if a.name in news), key=lambda a: (-a.log_evidence, a.name))[:MOST_SHOWN]
     figures = {
-        found.alarm.name: {
-            "scores": int(evidence.labelled[found.alarm.cell]),
-            "labelled": int(labelled[found.alarm.cell]),
-            "usual_share": round(float(usual[found.alarm.cell]), 6),
+        found.name: {
+            "scores": int(evidence.labelled[found.cell]),
+            "labelled": int(labelled[found.cell]),
+            "usual_share": round(float(usual[found.cell]), 6),
         }
         for found in shown
     }

@@ -1,21 +1,21 @@
 """Cells in alarm: from their alarm until they have been calm for as many events as the alarm took.
 
 A cell that alarms starts again with nothing, so that its evidence is low says nothing at first. It is calm when it has
-seen, since its alarm, as many labelled events as the alarm was made of, and its mean M is below the square root of the
-threshold. The count begins anew once, with the first pane of another snapshot: what a refit has mended must show under
-what it published. A cell that is watched no more is let go.
+seen, since its alarm, as many events as the alarm was made of, and its mean M is at most the number n of events since:
+E[M] <= n is what chance makes of it, while under a shift that goes on M grows exponentially. The count of events, not
+M, begins anew once, with the first pane of another snapshot: what a refit has mended must show under what it published.
+A cell that is watched no more is let go.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from stream_calib.drift.residual import ResidualAlarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,11 @@ class OpenCell:
     version: str
     """Snapshot with which it alarmed last."""
     needed: int
-    """Labelled events of that alarm."""
+    """Events of the alarm."""
+    after: int = 0
+    """Events since the last alarm."""
     seen: int = 0
-    """Labelled events since, or since the first pane of another snapshot."""
+    """The same, or since the first pane of another snapshot."""
     changed: bool = False
     """Whether there was one."""
 
@@ -53,24 +55,25 @@ class OpenCells:
 
 
 @dataclass(frozen=True, slots=True)
-class AlarmedCell:
-    """An alarm with what it was made of."""
+class Alarmed:
+    """A cell that alarms, and what of: so many events since a pane."""
 
-    alarm: ResidualAlarm
+    name: str
     since_pane: int
     labelled: int
 
 
 def moved(
     open_cells: OpenCells,
-    alarms: Sequence[AlarmedCell],
+    alarms: Sequence[Alarmed],
     version: str,
     names: Sequence[str],
-    labelled: NDArray[np.int64],
-    calm: NDArray[np.bool_],
-) -> tuple[OpenCells, tuple[AlarmedCell, ...]]:
-    """The cells in alarm after a pane of `version`, and the alarms that are news: of a cell that was in none, or that
-    alarms under another snapshot than the last time. Columns (C,) of the watched cells."""
+    events: NDArray[np.int64],
+    log_mean: NDArray[np.float64],
+) -> tuple[OpenCells, set[str]]:
+    """The cells in alarm after a pane of `version`, and those whose alarm is news: of a cell that was in none, or that
+    alarms under another snapshot than the last time. Columns (C,) of the watched cells: events of the pane, log of the
+    mean M after it."""
     place = {name: i for i, name in enumerate(names)}
     kept: dict[str, OpenCell] = {}
     for cell in open_cells.cells:
@@ -79,20 +82,23 @@ def moved(
             continue
         if not cell.changed and version != cell.version:
             cell = replace(cell, changed=True, seen=0)
-        cell = replace(cell, seen=cell.seen + int(labelled[i]))
-        if cell.seen < cell.needed or not calm[i]:
+        n = int(events[i])
+        cell = replace(cell, after=cell.after + n, seen=cell.seen + n)
+        if cell.seen < cell.needed or log_mean[i] > math.log(cell.after):
             kept[cell.name] = cell
     before = {cell.name: cell for cell in open_cells.cells}
-    news = []
+    news = set()
     for alarmed in alarms:
-        name = alarmed.alarm.name
-        known = before.get(name)
+        known = before.get(alarmed.name)
         if known is None or known.version != version:
-            news.append(alarmed)
+            news.add(alarmed.name)
+            needed = max(alarmed.labelled, 1)
+        else:
+            needed = known.needed
         since = alarmed.since_pane if known is None else known.since_pane
-        kept[name] = OpenCell(name, since, version, max(alarmed.labelled, 1))
+        kept[alarmed.name] = OpenCell(alarmed.name, since, version, needed)
     cells = tuple(kept.values())
     since_pane = open_cells.since_pane
     if cells and since_pane is None:
         since_pane = min(cell.since_pane for cell in cells)
-    return OpenCells(cells, since_pane if cells else None), tuple(news)
+    return OpenCells(cells, since_pane if cells else None), news

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stream_calib.drift.alert_changes import AlertChange
-from stream_calib.drift.cell_history import EVERYTHING, CellHistory, advance_history
-from stream_calib.drift.diagnosis import CommonShift, OutcomeSums, common_shift
-from stream_calib.drift.open_cells import AlarmedCell, OpenCells, moved
+from stream_calib.drift.cell_history import EVERYTHING, CellHistory, CellView, advance_history
+from stream_calib.drift.diagnosis import CommonShift, most_uneven
+from stream_calib.drift.open_cells import Alarmed, OpenCells, moved
 from stream_calib.drift.residual import (
     ResidualAlarm,
     ResidualState,
@@ -22,7 +22,6 @@ from stream_calib.drift.residual import (
     WatchedCells,
     advance,
     log_mean,
-    log_threshold,
 )
 from stream_calib.drift.residual_evidence import pane_evidence
 
@@ -48,6 +47,8 @@ class OutcomeState:
     history: CellHistory = field(default_factory=CellHistory)
     open_refit: OpenCells = field(default_factory=OpenCells)
     open_page: OpenCells = field(default_factory=OpenCells)
+    paged: frozenset[str] = frozenset()
+    """Cells that alarmed within the budget of pages in the last pane: their histories begin anew."""
 
     @property
     def is_open(self) -> bool:
@@ -62,6 +63,7 @@ class OutcomeState:
             "history": self.history.to_json(),
             "open_refit": self.open_refit.to_json(),
             "open_page": self.open_page.to_json(),
+            "paged": sorted(self.paged),
         }
 
     @classmethod
@@ -74,7 +76,16 @@ class OutcomeState:
             CellHistory.from_json(refit.names, document["history"]),
             OpenCells.from_json(document["open_refit"]),
             OpenCells.from_json(document["open_page"]),
+            frozenset(document["paged"]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmedCell:
+    """An alarm and what it is of."""
+
+    alarm: ResidualAlarm
+    view: CellView
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +105,29 @@ def outcome_step(
     """
     if outcomes is None:
         return OutcomeResult(state, (), False)
-    watched = outcomes.watched
+    watched, version = outcomes.watched, outcomes.version
     evidence = pane_evidence(watched, outcomes.sums)
-    history = advance_history(state.history, state.refit, watched, outcomes.sums, pane)
+    # What a refit has mended must show under what it published: evidence of before says nothing of that.
+    restarted = {cell.name for cell in state.open_refit.cells if not cell.changed and cell.version != version}
+    history = advance_history(state.history, watched, outcomes.sums, evidence, pane, restarted | state.paged)
     alerts: list[AlertChange] = []
 
     def judged(
         kind: Literal["residual", "residual_page"], before: ResidualState, open_before: OpenCells, panes: float
     ) -> tuple[ResidualState, OpenCells, Sequence[ResidualAlarm]]:
         after, alarms = advance(before, watched, evidence, panes)
-        alarmed = [AlarmedCell(a, history.since(a.cell), int(history.of_cell(a.cell).labelled[0])) for a in alarms]
-        calm = log_mean(after.rows) < log_threshold(watched, panes) / 2
-        open_after, news = moved(open_before, alarmed, outcomes.version, watched.names, evidence.labelled, calm)
-        change = _change(kind, open_before, open_after, news, history, watched)
+        alarmed = [AlarmedCell(alarm, history.of(alarm.cell, alarm.shift, watched)) for alarm in alarms]
+        found = [Alarmed(a.alarm.name, a.view.since_pane, int(a.view.own.labelled[0])) for a in alarmed]
+        open_after, news = moved(open_before, found, version, watched.names, evidence.labelled, log_mean(after.rows))
+        change = _change(kind, open_before, open_after, [a for a in alarmed if a.alarm.name in news])
         if change is not None:
             alerts.append(change)
         return after, open_after, alarms
 
     refit, open_refit, alarms = judged("residual", state.refit, state.open_refit, refit_panes)
-    page, open_page, _ = judged("residual_page", state.page, state.open_page, page_panes)
-    return OutcomeResult(OutcomeState(refit, page, history, open_refit, open_page), tuple(alerts), bool(alarms))
+    page, open_page, pages = judged("residual_page", state.page, state.open_page, page_panes)
+    paged = frozenset(alarm.name for alarm in pages)
+    return OutcomeResult(OutcomeState(refit, page, history, open_refit, open_page, paged), tuple(alerts), bool(alarms))
 
 
 def _change(
@@ -121,8 +135,6 @@ def _change(
     before: OpenCells,
     after: OpenCells,
     news: Sequence[AlarmedCell],
-    history: CellHistory,
-    watched: WatchedCells,
 ) -> AlertChange | None:
     if after.since_pane is None:
         if before.since_pane is None:
@@ -133,21 +145,26 @@ def _change(
         return None
     shown = sorted(news, key=lambda alarmed: (-alarmed.alarm.log_evidence, alarmed.alarm.name))[:MOST_SHOWN]
     first = shown[0]
-    shift = common_shift(history.groups(first.alarm.cell), float(watched.phi[watched.family[first.alarm.cell]]))
-    figures = {alarmed.alarm.name: _figures(alarmed, history.of_cell(alarmed.alarm.cell)) for alarmed in shown}
+    shift = most_uneven(first.view.partitions)
     return AlertChange(
         kind,
         "open" if before.since_pane is None else "update",
         after.since_pane,
-        _said(first, history.of_cell(first.alarm.cell), shift),
-        {"cells": figures, "open_cells": len(after.cells), "diagnosis": shift.kind} | _shift_figures(shift),
+        _said(first, shift),
+        {
+            "cells": {alarmed.alarm.name: _figures(alarmed) for alarmed in shown},
+            "open_cells": len(after.cells),
+            "diagnosis": shift.kind,
+        }
+        | _shift_figures(shift),
     )
 
 
-def _figures(alarmed: AlarmedCell, sums: OutcomeSums) -> dict[str, Any]:
+def _figures(alarmed: AlarmedCell) -> dict[str, Any]:
+    sums = alarmed.view.own
     n, positives, expected = int(sums.labelled[0]), int(sums.positives[0]), float(sums.expected[0])
     return {
-        "since_pane": alarmed.since_pane,
+        "since_pane": alarmed.view.since_pane,
         "events": n,
         "served": round(expected / n, 6),
         "outcome": round(positives / n, 6),
@@ -162,13 +179,15 @@ def _shift_figures(shift: CommonShift) -> dict[str, Any]:
     return {name: round(value, 6) for name, value in figures.items() if not math.isnan(value)}
 
 
-def _said(first: AlarmedCell, sums: OutcomeSums, shift: CommonShift) -> str:
-    n, name = int(sums.labelled[0]), first.alarm.name
+def _said(first: AlarmedCell, shift: CommonShift) -> str:
+    sums, name = first.view.own, first.alarm.name
+    n = int(sums.labelled[0])
     outcome, served = int(sums.positives[0]) / n, float(sums.expected[0]) / n
     what = f"outcomes of {name}: {outcome:.3f} where {served:.3f} was served, in {n} labelled events"
     if shift.kind == "prior_shift":
         return f"{what}; all moved by one shift of {shift.shift:+.2f} in log-odds: the base rate changed"
     if shift.kind == "concept_drift":
-        rest = "scores of other heights" if name == EVERYTHING else "the rest"
-        return f"{what}; unlike {rest}: what a score means has changed there"
+        if name == EVERYTHING:
+            return f"{what}, and not by one shift for all groups and heights: what a score means has changed"
+        return f"{what}; unlike the rest: what a score means has changed there"
     return f"{what}; too few labels yet to tell a change of the base rate from one of this cell alone"
