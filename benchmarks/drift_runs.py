@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from benchmarks.drift_detectors import Detector, Residual, detectors
+from benchmarks.drift_detectors import Detector, detectors
 from benchmarks.drift_river import river_alarms
-from benchmarks.drift_traffic import GROUPS, LAWS, PER_WINDOW, SERVED, SHIFT, Windows, draw, residuals
-from stream_calib.drift.overdispersion import overdispersion
+from benchmarks.drift_traffic import GROUPS, LAWS, PER_WINDOW, SHIFT, Windows, draw, residuals
 
 Advance = Callable[[int], None]
 """Told how many windows more are done."""
@@ -21,9 +20,9 @@ WARM_UP = 20
 """Windows without a change before it comes."""
 HORIZON = 100
 """Windows after it in which a detection counts."""
-_NULL_CHUNK = 25
+CHUNK = 25
+"""Windows that are drawn at once."""
 _REFERENCE_WINDOWS = 10
-_FIT_WINDOWS = 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ def null_alarms(law: str, events: int, advance: Advance) -> dict[str, FalseAlarm
     compared = detectors(GROUPS, _reference(law, rng))
     windows = events // (GROUPS * PER_WINDOW)
     found = dict.fromkeys(compared, 0)
-    for part in _parts(windows, _NULL_CHUNK):
+    for part in parts(windows, CHUNK):
         drawn = draw(LAWS[law], rng, part, GROUPS)
         for name, detector in compared.items():
             found[name] += int(detector.alarms(drawn).sum())
@@ -76,36 +75,7 @@ def delays(law: str, runs: int, warm_up: int, advance: Advance) -> dict[str, Del
     """A group whose probabilities are `SHIFT` higher after `warm_up` windows, so many times."""
     rng = np.random.default_rng([2, list(LAWS).index(law), warm_up])
     found = detectors(runs, _reference(law, rng))
-    return _delays(found, lambda shift: draw(LAWS[law], rng, 1, runs, shift), warm_up, advance)
-
-
-def shocked_alarms(
-    law: str, events: int, phi: float, shock: float, cluster: int, advance: Advance
-) -> dict[str, FalseAlarms]:
-    """Of ours with and without phi; every window's probabilities move by a shock of this standard deviation together,
-    and events come in clusters of equal ones."""
-    rng = np.random.default_rng([3, round(1e6 * shock), cluster])
-    compared = {"with phi": Residual(GROUPS, phi=phi), "without phi": Residual(GROUPS)}
-    windows = events // (GROUPS * PER_WINDOW)
-    found = dict.fromkeys(compared, 0)
-    for part in _parts(windows, _NULL_CHUNK):
-        drawn = draw(LAWS[law], rng, part, GROUPS, rng.normal(0.0, shock, part), cluster)
-        for name, detector in compared.items():
-            found[name] += int(detector.alarms(drawn).sum())
-        advance(part)
-    return {name: FalseAlarms(alarms, windows * GROUPS * PER_WINDOW) for name, alarms in found.items()}
-
-
-def shocked_delays(law: str, runs: int, phi: float, shock: float, cluster: int, advance: Advance) -> Delays:
-    """Of ours with phi, where the change comes on top of shocks and clusters."""
-    rng = np.random.default_rng([4, round(1e6 * shock), cluster])
-
-    def window(shift: float) -> Windows:
-        # Runs are independent, so each needs its own shock: a window of one group for each of them.
-        drawn = draw(LAWS[law], rng, runs, 1, shift + rng.normal(0.0, shock, runs), cluster)
-        return Windows(drawn.labelled.transpose(1, 0, 2), drawn.positives.transpose(1, 0, 2))
-
-    return _delays({"": Residual(runs, phi=phi)}, window, WARM_UP, advance)[""]
+    return first_detections(found, lambda shift: draw(LAWS[law], rng, 1, runs, shift), warm_up, advance)
 
 
 def river_null(law: str, events: int) -> dict[str, FalseAlarms]:
@@ -129,15 +99,16 @@ def river_delays(law: str, runs: int, warm_up: int) -> dict[str, Delays]:
     return made
 
 
-def _delays(
+def first_detections(
     compared: Mapping[str, Detector], window: Callable[[float], Windows], warm_up: int, advance: Advance
 ) -> dict[str, Delays]:
+    """`window`: draws the next one, with the given shift; it may come in panes."""
     first: dict[str, NDArray[np.float64]] = {}
     for number in range(warm_up + HORIZON):
         drawn = window(SHIFT if number >= warm_up else 0.0)
         since = (number - warm_up + 1) * PER_WINDOW
         for name, detector in compared.items():
-            alarms = detector.alarms(drawn)[0]
+            alarms: NDArray[np.bool_] = np.any(detector.alarms(drawn), axis=0)
             known = first.setdefault(name, np.full(len(alarms), np.inf))
             if since > 0:
                 known[alarms & np.isinf(known)] = since
@@ -149,17 +120,7 @@ def _reference(law: str, rng: np.random.Generator) -> Windows:
     return draw(LAWS[law], rng, _REFERENCE_WINDOWS, GROUPS)
 
 
-def _parts(total: int, most: int) -> Iterator[int]:
+def parts(total: int, most: int) -> Iterator[int]:
     while total > 0:
         yield min(total, most)
         total -= most
-
-
-def shocked_phi(law: str, shock: float, cluster: int) -> float:
-    """What a refit would freeze from a fit window of 28 windows."""
-    rng = np.random.default_rng([7, round(1e6 * shock), cluster])
-    drawn = draw(LAWS[law], rng, _FIT_WINDOWS, GROUPS, rng.normal(0.0, shock, _FIT_WINDOWS), cluster)
-    residual = drawn.positives.sum(axis=2) - drawn.labelled @ SERVED
-    phi = overdispersion(residual, drawn.labelled @ (SERVED * (1 - SERVED)))
-    assert phi is not None  # 28 windows are enough
-    return phi

@@ -45,10 +45,11 @@ def draw(
     groups: int,
     shift: float | NDArray[np.float64] = 0.0,
     cluster: int = 1,
+    per_window: int = PER_WINDOW,
 ) -> Windows:
     """`shift` is added to every probability: one number, or one of each window (windows,). Events come in clusters of
-    so many that share score and label."""
-    own = PER_WINDOW // cluster
+    so many that share score and label; `per_window` of a group in a window."""
+    own = per_window // cluster
     grid_bin = locate(rng.beta(*law, size=windows * groups * own))[0].astype(np.intp)
     truth = SERVED[grid_bin] + np.repeat(np.broadcast_to(shift, windows), groups * own)
     positive = rng.random(len(grid_bin)) < truth
