@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from stream_calib.errors import StreamCalibError
 from workers import (
+    cli_alerts,
     cli_config,
     cli_doctor,
     cli_fusion,
@@ -55,6 +56,7 @@ app.add_typer(cli_topics.app, name="topics")
 for commands in (cli_snapshot_held, cli_snapshot_shadow, cli_snapshot_at, cli_refits):
     cli_snapshots.app.add_typer(commands.app)
 app.add_typer(cli_snapshots.app, name="snapshot")
+app.add_typer(cli_alerts.app, name="alerts")
 app.add_typer(cli_retirement.app, name="models")
 app.add_typer(cli_state.app, name="state")
 app.add_typer(cli_fusion.app, name="fusion")

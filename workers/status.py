@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from stream_calib.alerts.outbox import open_alerts, waiting
+from stream_calib.alerts.outbox import waiting
+from stream_calib.alerts.silence import Silence, Silences
 from stream_calib.config import Config
 from stream_calib.errors import SnapshotError, StateError, StateUnavailableError, TransportError
 from stream_calib.events.contracts import ModelKey
@@ -16,7 +17,7 @@ from stream_calib.redis_clients import RedisClient
 from stream_calib.refit.shadow_evaluation import ShadowEvaluation
 from stream_calib.snapshot.decision_log import DecisionLog
 from stream_calib.windows.shard_store import Progress
-from stream_calib.windows.state_store import StateStore
+from workers.alert_listing import hook_rows, open_rows
 from workers.deployment import State, open_board, open_deployment_store, open_gaps, open_log, state_of
 from workers.input_lags import input_lags
 from workers.status_board import StatusBoard
@@ -42,12 +43,16 @@ class DeploymentStatus:
         lags.
         """
         progress = [model.state.shards.progress() for model in self._models]
+        silences = Silences(self._store).at(now_ms)
+        stores = [self._store, *(model.state.store for model in self._models)]
         facts: dict[str, Any] = {
             "now_ms": now_ms,
             "lags": [],
             "log_error": None,
             "gaps": [msgspec.to_builtins(gap) for gap in self._gaps.all()],
-            "alerts": _plain_alerts(self._store),
+            "alerts": open_rows(self._store, silences),
+            "silences": [msgspec.to_builtins(silence) for silence in silences],
+            "hooks": hook_rows(stores, [hook.name for hook in self._config.alerts.hooks], now_ms),
             "processes": _plain_processes(self._board, now_ms),
         }
         try:
@@ -59,7 +64,7 @@ class DeploymentStatus:
             facts["lags"] = [
                 {"role": lag.role, "topic": lag.topic, "behind": lag.total, "partitions": lag.behind} for lag in lags
             ]
-        facts["models"] = [model.facts(now_ms, p) for model, p in zip(self._models, progress, strict=True)]
+        facts["models"] = [model.facts(now_ms, p, silences) for model, p in zip(self._models, progress, strict=True)]
         return facts
 
 
@@ -73,7 +78,7 @@ class _ModelStatus:
         self._outcomes = OutcomeTotals(state.store, state.shards, panes_a_day)
         self._shadow = ShadowEvaluation(state.store, state.snapshots, config)
 
-    def facts(self, now_ms: int, progress: Sequence[Progress]) -> dict[str, Any]:
+    def facts(self, now_ms: int, progress: Sequence[Progress], silences: Sequence[Silence]) -> dict[str, Any]:
         state, windows = self.state, self._config.windows
         fields = state.store.read(_FIELDS)
         reports, log = state.snapshots.reports(), state.snapshots.log()
@@ -103,7 +108,7 @@ class _ModelStatus:
             "outcomes": outcomes,
             "unmatched": self._outcomes.unmatched(),
             "coverage": self._outcomes.coverage()._asdict(),
-            "alerts": _plain_alerts(state.store),
+            "alerts": open_rows(state.store, silences),
             "alerts_to_send": waiting(state.store),
             "processes": _plain_processes(state.board, now_ms),
         }
@@ -126,13 +131,6 @@ def _plain_processes(board: StatusBoard, now_ms: int) -> list[dict[str, Any]]:
     return [
         {"role": s.role, "member": s.member, "age_ms": now_ms - s.time_ms, "facts": msgspec.to_builtins(s.facts)}
         for s in board.all(now_ms)
-    ]
-
-
-def _plain_alerts(state: StateStore) -> list[dict[str, Any]]:
-    return [
-        {"kind": a.kind, "severity": a.severity, "since_ms": a.since_ms, "diagnosis": a.diagnosis}
-        for a in open_alerts(state).values()
     ]
 
 

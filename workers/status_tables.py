@@ -9,6 +9,7 @@ from rich.table import Table
 
 from stream_calib.refit.shadow_evaluation import ShadowFigures
 from stream_calib.windows.panes import ENDED_CLOCK_MS
+from workers.alert_listing import handled
 from workers.shadow_texts import gain_text
 from workers.time_text import age, utc_minute, utc_of_pane
 
@@ -32,6 +33,8 @@ def status_tables(facts: dict[str, Any]) -> list[Table]:
     tables = [inputs]
     if facts["alerts"]:
         tables.append(_alert_table("Open alerts of the deployment", facts["alerts"], now_ms))
+    if facts["hooks"]:
+        tables.append(_hooks(facts["hooks"]))
     return [*tables, *(table for model in facts["models"] for table in model_tables(model, now_ms))]
 
 
@@ -99,7 +102,21 @@ def _alert_table(title: str, alerts: Sequence[Mapping[str, Any]], now_ms: int) -
         table.add_column(column)
     for alert in alerts:
         since = alert["since_ms"]
-        table.add_row(alert["kind"], alert["severity"], utc_minute(since), age(now_ms - since), alert["diagnosis"])
+        said = "\n".join(filter(None, (alert["diagnosis"], handled(alert, now_ms))))
+        table.add_row(alert["kind"], alert["severity"], utc_minute(since), age(now_ms - since), said)
+    return table
+
+
+def _hooks(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title="Hooks", title_justify="left")
+    for column in ("hook", "waiting", "failing for", "given up"):
+        table.add_column(column)
+    for row in rows:
+        oldest = f"{row['waiting']}, the oldest for {age(row['oldest_ms'])}" if row["waiting"] else "nothing"
+        failing = "" if row["failing_ms"] is None else age(row["failing_ms"])
+        last = row["given_up_last"]
+        lost = "" if last is None else f"{row['given_up']}, the last {last['alert']['dedup_key']}: {last['detail']}"
+        table.add_row(row["hook"], oldest, failing, lost, style="yellow" if failing else None)
     return table
 
 

@@ -43,6 +43,12 @@ COMMANDS = (
     ("snapshot", "reject"),
     ("snapshot", "shadow"),
     ("snapshot", "at"),
+    ("alerts",),
+    ("alerts", "list"),
+    ("alerts", "ack"),
+    ("alerts", "silence"),
+    ("alerts", "unsilence"),
+    ("alerts", "test"),
     ("models",),
     ("models", "list"),
     ("models", "retire"),
@@ -80,7 +86,7 @@ def test_help_has_an_example(command: tuple[str, ...]) -> None:
     done = command_line(*command, "--help")
     assert done.returncode == 0
     assert "Usage" in done.stdout
-    if command not in ((), ("config",), ("topics",), ("snapshot",), ("models",), ("fusion",)):
+    if command not in ((), ("config",), ("topics",), ("snapshot",), ("alerts",), ("models",), ("fusion",)):
         assert "Example" in done.stdout
 
 

@@ -17,7 +17,14 @@ from workers.status_tables import model_tables, waits_for
 ODD = "group=[/x] [red] :smile: moved"
 
 
-_ALERT = {"kind": "psi", "severity": "warning", "since_ms": 0, "diagnosis": ODD}
+_ALERT = {
+    "kind": "psi",
+    "severity": "warning",
+    "since_ms": 0,
+    "diagnosis": ODD,
+    "acknowledged": {"actor": "ann", "reason": ODD, "time_ms": 0},
+    "silenced": None,
+}
 _PROCESS = {"role": "monitor", "member": "host-1", "age_ms": 5, "facts": {"says": ODD}}
 _FACTS: dict[str, Any] = {
     "model": "m/1",
@@ -45,7 +52,7 @@ _FACTS: dict[str, Any] = {
 def test_brackets_in_values_of_records_are_shown_as_they_are() -> None:
     with console.capture() as shown:
         console.print(*model_tables(_FACTS, 60_000), sep="\n", width=200)
-    assert shown.get().count(ODD) == 3
+    assert shown.get().count(ODD) == 4
 
 
 def test_status_says_why_labels_are_not_matched() -> None:

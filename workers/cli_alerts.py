@@ -1,0 +1,251 @@
+"""`stream-calib alerts`: list alerts, take one on, silence some, and try a hook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from pydantic import TypeAdapter, ValidationError
+from rich.table import Table
+
+from stream_calib.alerts.acknowledgement import acknowledge
+from stream_calib.alerts.hooks.port import Delivery, Message
+from stream_calib.alerts.model import SEVERITY, Alert, alert_of
+from stream_calib.alerts.outbox import LIST, open_alerts
+from stream_calib.alerts.silence import Silence, Silences
+from stream_calib.config import Config
+from stream_calib.config_values import DurationMs
+from stream_calib.errors import ConfigurationError
+from stream_calib.events.contracts import ModelKey
+from stream_calib.events.event_times import iso8601_ms
+from stream_calib.redis_clients import RedisClient
+from stream_calib.windows.model_registry import deployment_scope
+from stream_calib.windows.state_store import StateStore
+from workers.alert import hooks_of
+from workers.alert_listing import event_rows, handled, open_rows
+from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
+from workers.cli_models import known_keys
+from workers.cli_snapshot_changes import user_name
+from workers.deployment import connect_state, open_deployment_store, state_of
+from workers.role import wall_clock_ms
+from workers.time_text import age, utc_minute
+
+app = typer.Typer(no_args_is_help=True, help="List alerts, acknowledge one, silence some, and try a hook.")
+
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; shown with it.")]
+ActorOption = Annotated[str, typer.Option("--actor", help="Who; shown with it.", show_default="the user's name")]
+_DURATION: TypeAdapter[int] = TypeAdapter(DurationMs)
+
+
+@app.command("list", epilog="Examples: stream-calib alerts list ; stream-calib alerts list --all --json")
+def list_alerts(
+    only_open: Annotated[
+        bool, typer.Option("--open/--all", help="What is open now, or every event that is kept.")
+    ] = True,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Alerts of all models and of the deployment itself, with who acknowledged them and what silences them; then the
+    silences."""
+    with readable_errors():
+        loaded, now_ms = load(config), wall_clock_ms()
+        with closing(connect_state(loaded)) as client:
+            silences = Silences(open_deployment_store(client, loaded)).at(now_ms)
+            stores = _outboxes(client, loaded)
+            found = [
+                row for store in stores for row in (open_rows(store, silences) if only_open else event_rows(store))
+            ]
+    if as_json:
+        print_json({"alerts": found, "silences": [msgspec.to_builtins(silence) for silence in silences]})
+        return
+    console.print(_open_table(found, now_ms) if only_open else _event_table(found))
+    if silences:
+        console.print(_silence_table(silences, now_ms))
+
+
+@app.command(epilog='Example: stream-calib alerts ack flights/1:psi --reason "new fares, refit is asked for"')
+def ack(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Of an open alert, as `alerts list` shows it.")],
+    reason: ReasonOption,
+    actor: ActorOption = "",
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Take an open alert on: hooks bring no more news of it until it closes or gets worse. Those that have told of it
+    say that you have, PagerDuty as an acknowledgement."""
+    with readable_errors():
+        loaded = load(config)
+        with closing(connect_state(loaded)) as client:
+            known: list[str] = []
+            for store in _outboxes(client, loaded):
+                number = store.length(LIST)  # before the alerts: what comes in between may end it
+                alerts = open_alerts(store)
+                if (alert := alerts.get(key)) is not None:
+                    acknowledge(store, alert, number, actor or user_name(), _said(reason), wall_clock_ms())
+                    break
+                known += alerts
+            else:
+                raise ConfigurationError(f"no alert {key} is open; open are {', '.join(known) or 'none'}")
+    console.print(f"{key} is acknowledged until it closes or gets worse")
+
+
+@app.command(
+    epilog='Examples: stream-calib alerts silence --model flights --for 2h --reason "load test" ; ... silence --kind'
+    ' late_labels --until 2024-05-01T06:00Z --reason "the nightly load is late"'
+)
+def silence(
+    reason: ReasonOption,
+    model: Annotated[str | None, typer.Option("--model", help="`name` or `name/version`; all without it.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="A kind of alert; all without it.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="A time, as 2024-05-01T06:00Z.")] = None,
+    lasts: Annotated[str | None, typer.Option("--for", help='How long, as "30m" or "2h".')] = None,
+    actor: ActorOption = "",
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Tell no hook of some alerts for a while. They are kept and listed; what is open still when it ends is told then,
+    and the end of what a hook was told of is told in any case."""
+    with readable_errors():
+        if kind is not None and kind not in SEVERITY:
+            raise ConfigurationError(f"--kind {kind} is no kind of alert; they are {', '.join(SEVERITY)}")
+        loaded, now_ms = load(config), wall_clock_ms()
+        ends_ms = _end(until, lasts, now_ms)
+        with closing(connect_state(loaded)) as client:
+            silences = Silences(open_deployment_store(client, loaded))
+            made = silences.add(model, kind, ends_ms, actor or user_name(), _said(reason), now_ms)
+    console.print(
+        f"{_covered(made)} are silent until {utc_minute(made.until_ms)} UTC;"
+        f" `stream-calib alerts unsilence {made.id}` ends it"
+    )
+
+
+@app.command(epilog="Example: stream-calib alerts unsilence 3")
+def unsilence(
+    number: Annotated[int, typer.Argument(help="Of the silence, as `alerts list` shows it.")],
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """End a silence now: what it held, and is open still, is told."""
+    with readable_errors():
+        loaded, now_ms = load(config), wall_clock_ms()
+        with closing(connect_state(loaded)) as client:
+            silences = Silences(open_deployment_store(client, loaded))
+            ended = silences.end(number, now_ms)
+            if ended is None:
+                there = ", ".join(str(one.id) for one in silences.at(now_ms))
+                raise ConfigurationError(f"there is no silence {number}; there are {there or 'none'}")
+    console.print(f"{_covered(ended)} are told again")
+
+
+@app.command("test", epilog="Example: stream-calib alerts test pager")
+def try_hook(
+    hook: Annotated[str, typer.Argument(help="Name of a hook of the configuration.")],
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Send a hook an alert that is marked as a test, now, and say what came of it: nothing is kept or tried again, and
+    routes, silences and quiet hours do not count."""
+    with readable_errors():
+        loaded = load(config)
+        section = next((one for one in loaded.alerts.hooks if one.name == hook), None)
+        if section is None:
+            there = ", ".join(one.name for one in loaded.alerts.hooks)
+            raise ConfigurationError(f"there is no hook {hook}; the configuration has {there or 'none'}")
+        (opened,) = hooks_of(loaded.alerts.model_copy(update={"hooks": [section]}))
+        try:
+            result = opened.send(Message([_test_alert(loaded)], is_test=True))
+        finally:
+            opened.close()
+    console.print(_outcome(hook, result))
+    if result.outcome != "delivered":
+        raise typer.Exit(1)
+
+
+def _test_alert(config: Config) -> Alert:
+    now_ms = wall_clock_ms()
+    return alert_of(
+        deployment_scope(config.log.group_prefix),
+        "no_scores",
+        "open",
+        ("test", now_ms),
+        subject="test",
+        pane=now_ms // config.windows.pane_ms,
+        since_ms=now_ms,
+        diagnosis="This is a test of the way from stream-calib to you. Nothing is wrong, and nothing needs to be done.",
+        evidence={"test": True},
+    )
+
+
+def _outcome(hook: str, result: Delivery) -> str:
+    if result.outcome == "delivered":
+        return f"{hook} took the test alert: {result.detail}. Look whether it has reached people."
+    if result.outcome == "rejected":
+        return (
+            f"{hook} refused the test alert, and would refuse real ones: {result.detail}. Look at the hook's address"
+            " and secrets; what it refuses is given up at once"
+        )
+    wait = "" if result.retry_after_s is None else f" (it asks for {result.retry_after_s:.0f} s)"
+    return f"{hook} could not be reached now: {result.detail}. A real alert would be tried again{wait}"
+
+
+def _outboxes(client: RedisClient, config: Config) -> list[StateStore]:
+    """The deployment's own, then that of each model key."""
+    keys: list[ModelKey] = known_keys(client, config)
+    return [open_deployment_store(client, config), *(state_of(client, config, key).store for key in keys)]
+
+
+def _end(until: str | None, lasts: str | None, now_ms: int) -> int:
+    """Epoch milliseconds. Raises ConfigurationError."""
+    if (until is None) == (lasts is None):
+        raise ConfigurationError("say how long: either --for 2h, or --until 2024-05-01T06:00Z")
+    if lasts is not None:
+        try:
+            return now_ms + _DURATION.validate_python(lasts)
+        except ValidationError as error:
+            raise ConfigurationError(f'--for {lasts} is no duration; write it as "30m", "2h" or "1d"') from error
+    ends_ms = iso8601_ms(until or "")
+    if ends_ms is None:
+        raise ConfigurationError(f"--until {until} is not a time; write it as 2024-05-01T06:00Z")
+    if ends_ms <= now_ms:
+        raise ConfigurationError(f"--until {until} is over")
+    return ends_ms
+
+
+def _said(reason: str) -> str:
+    """Raises ConfigurationError where nothing is said."""
+    if not reason.strip():
+        raise ConfigurationError("--reason is empty; say why, for whoever comes next")
+    return reason
+
+
+def _covered(silence: Silence) -> str:
+    what = "all alerts" if silence.kind is None else f"alerts {silence.kind}"
+    return what if silence.model is None else f"{what} of {silence.model}"
+
+
+def _open_table(rows: Sequence[dict[str, Any]], now_ms: int) -> Table:
+    table = Table(title="Open alerts" if rows else "No alert is open", title_justify="left")
+    for column in ("key", "severity", "since (UTC)", "handled", "diagnosis"):
+        table.add_column(column, overflow="fold" if column == "key" else "ellipsis")
+    for row in rows:
+        since = utc_minute(row["since_ms"])
+        table.add_row(row["dedup_key"], row["severity"], since, handled(row, now_ms), row["diagnosis"])
+    return table
+
+
+def _event_table(rows: Sequence[dict[str, Any]]) -> Table:
+    table = Table(title="Events of alerts, oldest first of each model", title_justify="left")
+    for column in ("key", "severity", "state", "pane", "diagnosis"):
+        table.add_column(column, overflow="fold" if column == "key" else "ellipsis")
+    for row in rows:
+        table.add_row(row["dedup_key"], row["severity"], row["state"], str(row["pane"]), row["diagnosis"])
+    return table
+
+
+def _silence_table(silences: Sequence[Silence], now_ms: int) -> Table:
+    table = Table(title="Silences", title_justify="left")
+    for column in ("number", "alerts", "until (UTC)", "for", "by", "reason"):
+        table.add_column(column)
+    for one in silences:
+        left = age(one.until_ms - now_ms)
+        table.add_row(str(one.id), _covered(one), utc_minute(one.until_ms), left, one.actor, one.reason)
+    return table
