@@ -1,9 +1,10 @@
 """A receiver of webhooks in a process of its own, which answers by the path that it is asked for.
 
-`/ok`; `/status/<code>`, with the query's `text` as the answer's text and its `retry-after` as that header;
-`/redirect/<code>?to=<address>`; `/hang`: no answer; `/drip`: an answer that never ends, a byte at a time; `/cut`: the
-connection is closed without an answer; `/half`: an answer that promises more than comes; `/long`: 100 MB of text;
-`/die`: the process kills itself with the request in its hands.
+`/ok`; `/status/<code>` and `/status/<code>/<Retry-After>`, with the query's `text` as the answer's text, and an echo of
+the request where it asks for one; `/redirect/<code>?to=<address>`; `/around`: a redirect to itself; `/services/...`:
+as Slack; `/v2/enqueue`: as PagerDuty; `/hang`: no answer; `/drip`: an answer that never ends, a byte at a time; `/cut`:
+the connection is closed without an answer; `/half`: an answer that promises more than comes; `/long`: 100 MB of text;
+`/die`: the process kills itself with the request in its hands. It is also a proxy, which leads all tunnels to one port.
 
 Run as a program it prints its port; standard library only, so that it is there at once.
 """
@@ -15,6 +16,7 @@ import base64
 import http.server
 import json
 import os
+import select
 import signal
 import socket
 import ssl
@@ -23,7 +25,7 @@ import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 
 class Received(NamedTuple):
@@ -36,12 +38,14 @@ class Received(NamedTuple):
 class HookReceiver:
     """Context manager: the process runs within it."""
 
-    def __init__(self, folder: Path, certificate: Path | None = None) -> None:
-        """`folder`: where it notes what it was sent; `certificate`: PEM file with the key, for TLS."""
+    def __init__(self, folder: Path, certificate: Path | None = None, tunnels_to: int = 0) -> None:
+        """`folder`: where it notes what it was sent; `certificate`: PEM file with the key, for TLS; `tunnels_to`: port
+        of this machine."""
         self._notes = folder / "received.jsonl"
         self._scheme = "http" if certificate is None else "https"
         self._command = [sys.executable, __file__, str(self._notes)]
         self._command += ["--certificate", str(certificate)] if certificate else []
+        self._command += ["--tunnels-to", str(tunnels_to)]
         self.port = 0
 
     def __enter__(self) -> HookReceiver:
@@ -83,9 +87,18 @@ class HookReceiver:
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     notes: Path
+    tunnels_to: int
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        self._note(body)
+        parts = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        what, *more = map(unquote, parts.path.removeprefix("/").split("/"))
+        self.close_connection = True
+        getattr(self, f"_{what}")(more, query, body)
+
+    def _note(self, body: bytes) -> None:
         note = {
             "path": self.path,
             "headers": {name.lower(): value for name, value in self.headers.items()},
@@ -93,44 +106,61 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         }
         with self.notes.open("a") as file:
             file.write(json.dumps(note) + "\n")
-        parts = urlsplit(self.path)
-        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        what, _, code = parts.path.removeprefix("/").partition("/")
-        self.close_connection = True
-        getattr(self, f"_{what}")(int(code or 200), query)
 
-    def _ok(self, code: int, query: dict[str, str]) -> None:
-        self._answer(code, {}, b"taken")
+    def _ok(self, more: list[str], query: dict[str, str], body: bytes) -> None:
+        self._answer(200, {}, b"ok")
 
-    def _status(self, code: int, query: dict[str, str]) -> None:
-        headers = {"Retry-After": query["retry-after"]} if "retry-after" in query else {}
-        self._answer(code, headers, query.get("text", "").encode())
+    def _status(self, more: list[str], query: dict[str, str], body: bytes) -> None:
+        headers = {"Retry-After": more[1]} if len(more) > 1 else {}
+        echo = f"{self.path} {dict(self.headers)} {body.decode()}" if "echo" in query else ""
+        self._answer(int(more[0]), headers, (query.get("text", "") + echo).encode())
 
-    def _redirect(self, code: int, query: dict[str, str]) -> None:
-        self._answer(code, {"Location": query["to"]}, b"")
+    def _services(self, more: list[str], query: dict[str, str], body: bytes) -> None:
+        self._answer(200, {}, b"ok")
 
-    def _hang(self, code: int, query: dict[str, str]) -> None:
+    def _v2(self, more: list[str], query: dict[str, str], body: bytes) -> None:
+        self._answer(202, {}, b'{"status": "success"}')
+
+    def _redirect(self, more: list[str], query: dict[str, str], body: bytes) -> None:
+        self._answer(int(more[0]), {"Location": query.get("to", "/ok")}, b"")
+
+    def _around(self, more: list[str], query: dict[str, str], body: bytes) -> None:
+        self._answer(307, {"Location": "/around"}, b"")
+
+    def _hang(self, more: list[str], query: dict[str, str], body: bytes) -> None:
         self.connection.recv(1)
 
-    def _drip(self, code: int, query: dict[str, str]) -> None:
+    def _drip(self, more: list[str], query: dict[str, str], body: bytes) -> None:
         self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Drip: ")
         while True:
             self.wfile.write(b"x")
             time.sleep(0.02)
 
-    def _cut(self, code: int, query: dict[str, str]) -> None:
+    def _cut(self, more: list[str], query: dict[str, str], body: bytes) -> None:
         self.connection.shutdown(socket.SHUT_RDWR)
 
-    def _half(self, code: int, query: dict[str, str]) -> None:
+    def _half(self, more: list[str], query: dict[str, str], body: bytes) -> None:
         self.wfile.write(b"HTTP/1.1 500 Sorry\r\nContent-Length: 1000\r\n\r\nhalf of it")
 
-    def _long(self, code: int, query: dict[str, str]) -> None:
+    def _long(self, more: list[str], query: dict[str, str], body: bytes) -> None:
         self.wfile.write(b"HTTP/1.1 400 Bad\r\nContent-Length: 100000000\r\n\r\n")
         for _ in range(100):
             self.wfile.write(b"x" * 1_000_000)
 
-    def _die(self, code: int, query: dict[str, str]) -> None:
+    def _die(self, more: list[str], query: dict[str, str], body: bytes) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def do_CONNECT(self) -> None:
+        self.close_connection = True
+        self._note(b"")
+        with socket.create_connection(("127.0.0.1", self.tunnels_to)) as there:
+            self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            ends = {self.connection: there, there: self.connection}
+            while True:
+                for end in select.select(list(ends), [], [])[0]:
+                    if not (data := end.recv(1 << 16)):
+                        return
+                    ends[end].sendall(data)
 
     def _answer(self, code: int, headers: dict[str, str], text: bytes) -> None:
         self.send_response(code)
@@ -155,8 +185,9 @@ def _main() -> None:
     parser.add_argument("notes", type=Path)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--certificate")
+    parser.add_argument("--tunnels-to", type=int, default=0)
     given = parser.parse_args()
-    _Handler.notes = given.notes
+    _Handler.notes, _Handler.tunnels_to = given.notes, given.tunnels_to
     server = _Server(("127.0.0.1", given.port), _Handler)
     if given.certificate:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -12,7 +12,7 @@ from stream_calib.alerts.hooks.command import cleaned
 from stream_calib.alerts.hooks.http_client import proxy_of, trust_of
 from stream_calib.alerts.hooks.port import Delivery, Message
 from stream_calib.alerts.hooks.process import Ended, run
-from stream_calib.alerts.hooks.texts import as_html, markdown, plain, title, worst
+from stream_calib.alerts.hooks.texts import as_html, plain, title, worst
 from stream_calib.config_alerts import HookSection
 from stream_calib.config_secrets import read_secret
 from stream_calib.errors import ConfigurationError
@@ -67,7 +67,6 @@ class AppriseHook:
             "texts": {
                 "text": plain(message, self._runbook_url),
                 "html": as_html(message, self._runbook_url),
-                "markdown": markdown(message, self._runbook_url),
             },
             "level": "success" if message.alerts[-1].state == "close" else _LEVELS[worst(message)],
             "allow_private": self._hook.allow_private,

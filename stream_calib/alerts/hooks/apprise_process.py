@@ -69,8 +69,10 @@ def _sent(
         return _delivery("retry", "what is in url is no address that Apprise knows")
     sender = apprise.Apprise(asset=asset)
     sender.add(receiver)
+    # What takes HTML first is mail. Chats are given plain text too, which Apprise escapes: data must not format.
     taken = receiver.notify_format
-    form = taken[0] if isinstance(taken, tuple) else taken
+    is_mail = (taken[0] if isinstance(taken, tuple) else taken) == apprise.NotifyFormat.HTML
+    form = apprise.NotifyFormat.HTML if is_mail else apprise.NotifyFormat.TEXT
     service = str(receiver.service_name)
     if sender.notify(body=texts[form.value], title=title, notify_type=level, body_format=form):
         return _delivery("delivered", f"{service} took it")

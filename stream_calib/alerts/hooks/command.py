@@ -34,7 +34,7 @@ class CommandHook:
                 self._hook.command, document, cleaned(os.environ), timeout_s, max_output_bytes=_MAX_OUTPUT_BYTES
             )
         except OSError as error:
-            return Delivery("retry", f"{program} cannot be started: {error.strerror}")
+            return Delivery("retry", f"{program}: {error.strerror}")
         said = shown(ended.output.decode("utf-8", "replace"), [])
         if ended.status == 0:
             return Delivery("delivered", f"{program} ended with status 0")

@@ -1,4 +1,4 @@
-"""What a message says to people: as plain text, as HTML, and as the Markdown that chats read."""
+"""What a message says to people: as plain text, and as HTML."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ class Paragraph(NamedTuple):
     """Of one alert."""
 
     heading: str
+    """Empty where the title says it."""
     text: str
     facts: list[tuple[str, str]]
     link: str
@@ -53,11 +54,15 @@ class Paragraph(NamedTuple):
 
 def title(message: Message) -> str:
     """One line."""
+    return " ".join(_title(message).split())
+
+
+def _title(message: Message) -> str:
     prefix = "TEST " if message.is_test else ""
     if message.acknowledged_by:
         prefix += f"acknowledged by {message.acknowledged_by}: "
-    if len(message.alerts) == 1:
-        return prefix + headline(message.alerts[0])
+    if len({alert.dedup_key for alert in message.alerts}) == 1:
+        return prefix + headline(message.alerts[-1])
     models = sorted({_model(alert) for alert in message.alerts})
     whose = models[0] if len(models) == 1 else f"{len(models)} models"
     return f"{prefix}{len(message.alerts)} alert events of {whose}, up to {worst(message)}"
@@ -79,7 +84,7 @@ def runbook_link(alert: Alert, runbook_url: str) -> str:
 
 
 def plain(message: Message, runbook_url: str) -> str:
-    """For mail without HTML, terminals and text messages."""
+    """For chats, terminals and text messages."""
     parts = []
     for heading, text, facts, link in _paragraphs(message, runbook_url):
         lines = [heading, text, *(f"  {name}: {value}" for name, value in facts), f"What to do: {link}"]
@@ -92,23 +97,14 @@ def as_html(message: Message, runbook_url: str) -> str:
     parts = []
     for paragraph in _paragraphs(message, runbook_url):
         heading, text, link = (html.escape(part) for part in (paragraph.heading, paragraph.text, paragraph.link))
+        title_of = f"<h3>{heading}</h3>" if heading else ""
         rows = "".join(
             f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>" for name, value in paragraph.facts
         )
         # A link that leads nowhere from where it is read (a page of the project's documentation) is only named.
         to_do = f'<a href="{link}">{link}</a>' if re.match(r"https?://", paragraph.link) else link
-        parts.append(f"<h3>{heading}</h3><p>{text}</p><table>{rows}</table><p>What to do: {to_do}</p>")
+        parts.append(f"{title_of}<p>{text}</p><table>{rows}</table><p>What to do: {to_do}</p>")
     return "".join([*parts, *(f"<p>{html.escape(more)}</p>" for more in _more(message))])
-
-
-def markdown(message: Message, runbook_url: str) -> str:
-    """For chats. What comes from alerts is escaped, so that it can neither format nor link."""
-    parts = []
-    for heading, text, facts, link in _paragraphs(message, runbook_url):
-        lines = [f"**{_escaped(heading)}**", _escaped(text), ""]
-        lines += [f"- {_escaped(name)}: {_escaped(value)}" for name, value in facts]
-        parts.append("\n".join([*lines, "", f"What to do: {_escaped(link)}"]))
-    return "\n\n".join([*parts, *_more(message)])
 
 
 def _paragraphs(message: Message, runbook_url: str) -> Iterator[Paragraph]:
@@ -121,7 +117,8 @@ def _paragraphs(message: Message, runbook_url: str) -> Iterator[Paragraph]:
             ("alert", f"{alert.dedup_key} ({alert.id})"),
         ]
         diagnosis = alert.diagnosis[:1].upper() + alert.diagnosis[1:]
-        yield Paragraph(headline(alert), diagnosis, facts, runbook_link(alert, runbook_url))
+        heading = headline(alert) if len(message.alerts) > 1 else ""
+        yield Paragraph(heading, diagnosis, facts, runbook_link(alert, runbook_url))
 
 
 def _more(message: Message) -> list[str]:
@@ -163,7 +160,3 @@ def _enumerated(items: list[str], separator: str) -> str:
 def utc(time_ms: float) -> str:
     """`2013-03-01 10:00 UTC` of epoch milliseconds."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time_ms / 1000))
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*_~\[\]<>|#])", r"\\\1", text)
