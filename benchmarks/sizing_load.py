@@ -16,7 +16,7 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.events.identity import signature_hash
 from stream_calib.refit import checkpoint
 from stream_calib.refit.evidence import Evidence
-from stream_calib.snapshot.decision_log import DecisionLog
+from stream_calib.snapshot.decision_log import DecisionLog, Request
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.input_batch import InputBatch, Records, judge_records
@@ -68,6 +68,9 @@ class _NoStep:
         self, pane: int, detector: str | None, log: DecisionLog, matured: MaturedCells, cells_sha256: str
     ) -> _Nothing:
         return _Nothing("{}", (), (), "")
+
+    def expired(self, request: Request, pane: int) -> tuple[bytes, ...]:
+        raise AssertionError("nothing was asked for")
 
 
 class _Nothing(NamedTuple):

@@ -41,6 +41,8 @@ from workers.deployment import State
 from workers.totals import outcome_totals
 
 _RECORDS_A_READ = 10_000
+_NOT_SHOWN = ("refit_asked", "refit_published")
+"""Alerts that say what the table of refits shows."""
 
 
 class _Output(msgspec.Struct):
@@ -166,6 +168,8 @@ def _alerts(state: State) -> list[AlertEntry]:
     pane_ms = state.shards.settings.pane_ms
     for raw in state.store.entries("outbox", 0):
         alert = Alert.decode(raw)
+        if alert.kind in _NOT_SHOWN:
+            continue
         if alert.state == "open":
             opened[alert.dedup_key] = AlertEntry(alert.since_ms, None, alert.kind, alert.severity, alert.diagnosis)
         elif alert.state == "close":

@@ -22,6 +22,7 @@ from stream_calib.refit.settings import config_hash, panes_of, step_config
 from stream_calib.snapshot.canonical import canonical_json, content_id
 from stream_calib.snapshot.decision_log import DecisionLog, Request
 from stream_calib.snapshot.model import ResolvedSnapshot
+from stream_calib.snapshot.refit_alerts import RefitAlerts
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.vocabulary import CappedWinners, Vocabulary
 
@@ -61,6 +62,7 @@ class Decider:
         (`SnapshotStore.load`)."""
         self._key, self._generation, self._first_pane = key, generation, first_pane
         self._pane_ms = config.windows.pane_ms
+        self._refit_alerts = RefitAlerts(key, generation, self._pane_ms)
         self._config = step_config(config)
         self._config_hash = config_hash(config)
         self._weights, self._signatures = RowWeights.of(config), signatures
@@ -133,6 +135,7 @@ class Decider:
         result = step(self._load(detector), facts, self._config)
         entries: tuple[bytes, ...] = ()
         request_id = ""
+        asked: tuple[bytes, ...] = ()
         if result.request is not None:
             kind, reason = result.request.kind, result.request.reason
             request = Request(
@@ -148,6 +151,7 @@ class Decider:
                 config_hash=self._config_hash,
             )
             entries, request_id = (request.encode(),), request.id
+            asked = (self._refit_alerts.asked(request),)
         alerts = tuple(
             make_alert(
                 self._key,
@@ -163,7 +167,11 @@ class Decider:
         )
         encoded = canonical_json(result.state.to_json()).decode()
         self._state = (encoded, result.state)
-        return Decision(encoded, entries, alerts, request_id)
+        return Decision(encoded, entries, alerts + asked, request_id)
+
+    def expired(self, request: Request, pane: int) -> tuple[bytes, ...]:
+        """Entries for the list `outbox` where nobody has answered the request by `pane`."""
+        return (self._refit_alerts.answered(request, "expired without an answer", pane),)
 
     def _outcomes(
         self, version: str | None, pane: int, matured: MaturedCells

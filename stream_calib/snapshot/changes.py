@@ -21,8 +21,10 @@ from stream_calib.snapshot.model import sequence_of
 from stream_calib.windows.state_store import Commit, StateStore
 
 REFIT_LEASE = "refit"
+HAND_FIELD = "rolled_back"
+"""What was told last of what people decided (snapshot/hand_alert.py)."""
 _ATTEMPTS = 20
-_READ = ("decided", "first_pane", "current", "sequence", "open_request", f"token:{REFIT_LEASE}")
+_READ = ("decided", "first_pane", "current", "sequence", "open_request", f"token:{REFIT_LEASE}", HAND_FIELD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.changes import Change, LogChanges, Moment
 from stream_calib.snapshot.decision_log import DecisionLog, Entry
 from stream_calib.snapshot.fate import why_not_held
+from stream_calib.snapshot.hand_alert import HandAlert
 from stream_calib.snapshot.history import is_publication
 from stream_calib.snapshot.model import LevelSnapshot, Snapshot
 from stream_calib.snapshot.operator_entries import Approve, Manual, Pin, Reject, Rollback, Shadow, Unpin, Unshadow
@@ -27,6 +28,7 @@ class OperatorActs(SnapshotReader):
         super().__init__(state)
         self._key, self._clock_ms = key, clock_ms
         self._alerts = RefitAlerts(key, generation, pane_ms)
+        self._hand = HandAlert(key, generation, pane_ms)
         self._changes = LogChanges(state, key, clock_ms)
 
     def log(self) -> DecisionLog:
@@ -56,9 +58,11 @@ class OperatorActs(SnapshotReader):
                     " or `snapshot pin` this one in its place"
                 )
             entry, moved = self._back_to(version, now, actor, reason)
-            return Change(
+            made = Change(
                 entry, fields={"current": version}, appends={"history": [moved]}, expect={"current": entry.left}
             )
+            self._hand.note(made, now, version, self._newest())
+            return made
 
         self._changes.commit(change)
 
@@ -87,9 +91,11 @@ class OperatorActs(SnapshotReader):
             time_ms = self._clock_ms()
             entry = Pin(pane=now.next_pane, version=kept, actor=actor, reason=reason, time_ms=time_ms)
             history.append(self._changes.moved("pin", kept, kept, entry.pane, actor, reason, time_ms=time_ms))
-            return Change(
+            made = Change(
                 entry, before, fields={"current": kept}, appends={"history": history}, expect={"current": current}
             )
+            self._hand.note(made, now, kept, self._newest())
+            return made
 
         return self._changes.commit(change).version
 
@@ -102,7 +108,9 @@ class OperatorActs(SnapshotReader):
             time_ms = self._clock_ms()
             entry = Unpin(pane=now.next_pane, version=pin.version, actor=actor, reason=reason, time_ms=time_ms)
             moved = self._changes.moved("unpin", pin.version, pin.version, entry.pane, actor, reason, time_ms=time_ms)
-            return Change(entry, appends={"history": [moved]})
+            made = Change(entry, appends={"history": [moved]}, expect={"current": now.fields["current"]})
+            self._hand.note(made, now, now.fields["current"] or pin.version, self._newest())
+            return made
 
         return self._changes.commit(change).version
 
@@ -148,13 +156,21 @@ class OperatorActs(SnapshotReader):
                 request_id=held.request_id,
                 time_ms=time_ms,
             )
-            return Change(
+            made = Change(
                 entry,
                 fields={"current": version},
-                appends={"history": [moved], "outbox": self._alerts.closed_by_publication(now.log, entry.pane)},
+                appends={
+                    "history": [moved],
+                    "outbox": [
+                        *self._alerts.closed_by_publication(now.log, entry.pane),
+                        *self._alerts.published(version, current, entry.pane, f"approved by {actor}: {reason}"),
+                    ],
+                },
                 deletes=[f"snapshot:{other}" for other in now.log.held if other != version],
                 expect={"current": current},
             )
+            self._hand.ended(made, now, version)
+            return made
 
         self._changes.commit(change)
 
@@ -231,6 +247,10 @@ class OperatorActs(SnapshotReader):
         """A history entry of what moves no pointer."""
         current = now.fields["current"] or None
         return self._changes.moved(what, version, current, now.next_pane, actor, reason, time_ms=time_ms)
+
+    def _newest(self) -> str:
+        """What was published last, of what is kept; "" where that is nothing."""
+        return next((str(move["version"]) for move in reversed(self.history()) if move["what"] == "publish"), "")
 
     def _was_published(self, version: str) -> bool:
         return any(is_publication(move) and move["version"] == version for move in self.history())

@@ -2,16 +2,17 @@
 
 `refit_failed` and `refit_refused` are opened by the first such settlement, and closed by the next candidate that passes
 its gate. `refit_held` is open as long as a candidate waits for somebody: opened by the first one, updated by each
-further one, closed when one is published or the last one is rejected.
+further one, closed when one is published or the last one is rejected. `refit_asked` is open from a request to its
+answer. `refit_published` is an event and no state: it opens and closes at once.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from stream_calib.alerts.model import AlertKind, AlertState, make_alert
+from stream_calib.alerts.model import AlertKind, AlertState, alert_of, make_alert
 from stream_calib.events.contracts import ModelKey
-from stream_calib.snapshot.decision_log import DecisionLog
+from stream_calib.snapshot.decision_log import DecisionLog, Request
 from stream_calib.snapshot.report import RefitReport
 
 _KINDS: dict[str, AlertKind] = {"refused": "refit_refused", "failed": "refit_failed"}
@@ -23,17 +24,49 @@ class RefitAlerts:
     def __init__(self, key: ModelKey, generation: str, pane_ms: int) -> None:
         self._key, self._generation, self._pane_ms = key, generation, pane_ms
 
+    def asked(self, request: Request) -> bytes:
+        """By the request, with its pane."""
+        diagnosis = f"a {request.kind} refit was asked for ({request.reason}); nothing more is decided until its answer"
+        return self._event("refit_asked", "open", request.pane, request.pane, diagnosis, _asked(request))
+
+    def answered(self, request: Request, outcome: str, pane: int) -> bytes:
+        """By the answer to the request, or its expiry, at `pane`."""
+        diagnosis = f"the {request.kind} refit ({request.reason}): {outcome}"
+        evidence = _asked(request) | {"outcome": outcome}
+        return self._event("refit_asked", "close", pane, request.pane, diagnosis, evidence)
+
+    def published(self, version: str, before: str | None, pane: int, why: str) -> list[bytes]:
+        """By the publication of `version` at `pane`, in place of `before`."""
+        what = f"in place of {before}" if before else "the first one"
+        diagnosis = (
+            f"{version} is served from now on, {what} ({why}); `stream-calib snapshot diff` shows what it changes"
+        )
+        states: tuple[AlertState, ...] = ("open", "close")
+        return [
+            alert_of(
+                self._key,
+                "refit_published",
+                state,
+                (self._generation, "refit_published", state, version),
+                pane=pane,
+                since_ms=pane * self._pane_ms,
+                diagnosis=diagnosis,
+                evidence={"version": version, "before": before, "why": why},
+            ).encode()
+            for state in states
+        ]
+
     def opened_by(self, report: RefitReport, log: DecisionLog, pane: int) -> list[bytes]:
         """By the settlement of `report` at `pane`; none where the alert is open already."""
         kind = _KINDS.get(report.outcome)
         if kind is None or kind in log.open_failures:
             return []
         diagnosis = f"the {report.kind} refit ({report.reason}): {report.outcome}, {report.detail}"
-        return [self._event(kind, "open", pane, report.pane, diagnosis, {"request_id": report.request_id})]
+        return [self._event(kind, "open", pane, report.pane, diagnosis, report.alert_evidence())]
 
     def held(self, report: RefitReport, version: str, log: DecisionLog, pane: int) -> list[bytes]:
         """By the candidate of `report` that is held at `pane` as `version`."""
-        evidence: dict[str, Any] = {"request_id": report.request_id, "version": version, "held": len(log.held) + 1}
+        evidence = report.alert_evidence() | {"version": version, "held": len(log.held) + 1}
         if report.gate is not None and report.gate.gain is not None:
             evidence |= {"gain": report.gate.gain, "gain_lower": report.gate.gain_lower, "rows": report.gate.rows}
         state: AlertState = "open" if log.held_since is None else "update"
@@ -84,3 +117,7 @@ class RefitAlerts:
             diagnosis=diagnosis,
             evidence=evidence,
         ).encode()
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    return {"request_id": request.id, "kind": request.kind, "reason": request.reason, "parent": request.parent}

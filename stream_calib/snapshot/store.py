@@ -42,9 +42,14 @@ class SnapshotStore(OperatorActs):
             made.fields["current"] = version
             made.appends |= {
                 "history": [moved],
-                "outbox": self._alerts.closed_by_publication(now.log, settled.pane),
+                "outbox": [
+                    *self._alerts.closed_by_publication(now.log, settled.pane),
+                    self._alerts.answered(request, "published", settled.pane),
+                    *self._alerts.published(version, candidate.parent, settled.pane, request.reason),
+                ],
             }
             made.deletes += [f"snapshot:{held}" for held in now.log.held]
+            self._hand.ended(made, now, version)
             return made
 
         fault_points.before("snapshot.publish")
@@ -60,10 +65,13 @@ class SnapshotStore(OperatorActs):
         """
 
         def change(now: Moment) -> Change[Settled]:
-            self._must_fit(now, candidate, token)
+            request = self._must_fit(now, candidate, token)
             held = report.model_copy(update={"outcome": "held"})
             settled, made = self._answered(now, candidate, held)
-            made.appends["outbox"] = self._alerts.held(held, str(settled.version), now.log, settled.pane)
+            made.appends["outbox"] = [
+                *self._alerts.held(held, str(settled.version), now.log, settled.pane),
+                self._alerts.answered(request, "held", settled.pane),
+            ]
             oldest = now.log.held_beyond(candidate.kind, MOST_HELD - 1)
             made.deletes += [] if oldest is None else [f"snapshot:{oldest}"]
             return made
@@ -95,7 +103,13 @@ class SnapshotStore(OperatorActs):
             return Change(
                 settled,
                 fields={"open_request": ""},
-                appends={"reports": [kept], "outbox": self._alerts.opened_by(report, now.log, settled.pane)},
+                appends={
+                    "reports": [kept],
+                    "outbox": [
+                        *self._alerts.opened_by(report, now.log, settled.pane),
+                        self._alerts.answered(request, report.outcome, settled.pane),
+                    ],
+                },
                 expect={f"token:{REFIT_LEASE}": now.fields[f"token:{REFIT_LEASE}"]},
             )
 

@@ -53,6 +53,7 @@ class PaneDecider(Protocol):
     def decide(
         self, pane: int, detector: str | None, log: DecisionLog, matured: MaturedCells, cells_sha256: str
     ) -> PaneDecision: ...
+    def expired(self, request: Request, pane: int) -> tuple[bytes, ...]: ...
 
 
 class Retention(Protocol):
@@ -257,9 +258,13 @@ class Closer:
     def _expire(self, request: Request, at: Cursors) -> bool:
         if not self._may_expire(request, at.matured):
             return False
-        entry = Expired(pane=at.decided + 1, request_id=request.id).encode()
+        pane = at.decided + 1
+        entry = Expired(pane=pane, request_id=request.id).encode()
+        told = () if self._decider is None else self._decider.expired(request, pane)
         fields = {"open_request": "", "tip": str(chain(at.tip, [entry])), "log_length": str(at.log_length + 1)}
-        self._state.commit(Commit(at.expect("decided", "tip"), fields, {"decisions": [entry]}))
+        self._state.commit(
+            Commit(at.expect("decided", "tip"), fields, {"decisions": [entry]} | ({"outbox": told} if told else {}))
+        )
         return True
 
     def _remove(self, shards: list[Progress]) -> None:

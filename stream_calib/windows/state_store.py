@@ -19,7 +19,7 @@ Fields in use (all text; a missing field reads as None)
 | current, sequence | served snapshot version; highest sequence number ever given |
 | inputs | number of entries of the list `inputs` |
 | token:<lease> | fencing token of the last owner of a lease |
-| late_labels | number of late_labels alerts so far, and since when one is open |
+| late_labels, no_scores, snapshot_too_old, rolled_back | what was told last of the alert (alerts/standing.py) |
 | outbox_sent | number of entries of `outbox` that were delivered |
 | from:<list> | number of entries that were dropped from the list's beginning; missing: none |
 | kept | the oldest pane whose blobs are kept, and what those before it summed to (refit/retention.py) |

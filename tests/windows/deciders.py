@@ -61,6 +61,9 @@ class ChainDecider:
         alerts = (b"alert-%d" % pane,) if pane % ALERT_EVERY == 0 else ()
         return Decided(link(detector, pane, scored, matured.pack(), cells_sha256), entries, alerts, request_id)
 
+    def expired(self, request: Request, pane: int) -> tuple[bytes, ...]:
+        return ()
+
 
 def link(detector: str | None, pane: int, scored: bytes, matured: bytes, cells_sha256: str) -> str:
     return sha256(f"{detector}|{pane}|{cells_sha256}|".encode() + scored + matured).hexdigest()

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from stream_calib.alerts.model import Alert
 from stream_calib.refit.decider import Decider
 from stream_calib.snapshot.decision_log import DecisionLog, Request
 from stream_calib.windows.cells import EMPTY_MATURED, EMPTY_SCORED
 from stream_calib.windows.vocabulary import Vocabulary
+from tests.outbox import alarms
 from tests.unit.refit.world import FIRST_PANE, World, config
 
 
@@ -29,11 +29,11 @@ def test_a_change_of_traffic_opens_one_psi_alert_and_brings_one_refit_after_it_i
     world = World(config(max_age="30d", min_new_labels=200, min_rows=3_000), rows_a_pane=60, seed=4)
     world.run(130)  # bootstrap with three whole windows behind it
     assert world.store.current() is not None
-    assert world.state.entries("outbox", 0) == []
+    assert alarms(world.state) == []
     changed = FIRST_PANE + len(world.matured)
     world.low, world.high = 0.6, 0.95
     world.run(100)
-    alerts = [Alert.decode(raw) for raw in world.state.entries("outbox", 0)]
+    alerts = alarms(world.state)
     assert (alerts[0].kind, alerts[0].state) == ("psi", "open")
     assert sum(a.state == "open" for a in alerts if a.kind == "psi") == 1
     asked = [e for e in world.store.log().entries if isinstance(e, Request)][1:]
@@ -127,7 +127,7 @@ def test_values_that_are_not_counted_apart_are_found_in_the_cells() -> None:
     for _ in range(2):
         world.add_pane()
         world.decide()
-    (alert,) = [Alert.decode(raw) for raw in world.state.entries("outbox", 0)]
+    (alert,) = alarms(world.state)
     assert (alert.kind, alert.state, alert.severity, alert.pane) == ("vocabulary", "open", "warning", FIRST_PANE + 3)
     assert list(alert.evidence["capped"]) == ["region"]
     assert 0 < alert.evidence["capped"]["region"] < alert.evidence["winners"] == 50

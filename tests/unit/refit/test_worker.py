@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_calib.alerts.model import Alert
 from stream_calib.calibration.maps.parts import MapParts, PatchRound
 from stream_calib.calibration.multicalibration.audit import EVERYTHING
 from stream_calib.refit.choice import Choice, choose
@@ -16,6 +15,7 @@ from stream_calib.snapshot.decision_log import Request
 from stream_calib.snapshot.fit_documents import PatchesDocument
 from stream_calib.windows.cells import MaturedCells
 from stream_calib.windows.state_store import Commit
+from tests.outbox import alarms
 from tests.unit.refit.world import FIRST_PANE, KEY, World, config
 
 
@@ -92,7 +92,7 @@ def test_other_bytes_than_those_requested_fail_the_request() -> None:
     assert report is not None
     assert report.outcome == "failed"
     assert world.store.log().open_request is None
-    (alert,) = [Alert.decode(raw) for raw in world.state.entries("outbox", 0)]
+    (alert,) = alarms(world.state)
     assert (alert.kind, alert.state) == ("refit_failed", "open")
 
 
@@ -108,7 +108,7 @@ def test_a_missing_blob_fails_the_request_and_the_next_publication_closes_the_al
     world.state.commit(Commit(blobs={f"matured:{pane}": world.matured[pane].pack()}))
     world.run(30)
     assert requests(world)[1].pane - requests(world)[0].pane == 24  # a bootstrap that failed is tried again a day later
-    alerts = [Alert.decode(raw) for raw in world.state.entries("outbox", 0)]
+    alerts = alarms(world.state)
     assert [(a.kind, a.state) for a in alerts] == [("refit_failed", "open"), ("refit_failed", "close")]
     assert len({a.dedup_key for a in alerts}) == 1
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from stream_calib.alerts.model import Alert
 from stream_calib.errors import (
     DamagedSnapshotError,
     PublicationRefusedError,
@@ -23,6 +22,7 @@ from stream_calib.snapshot.operator_entries import Approve, Reject, Shadow, Unsh
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.state_store import Commit
+from tests.outbox import alarms
 from tests.unit.snapshot.asking import ask
 from tests.unit.snapshot.documents import level, report, structure
 
@@ -53,7 +53,7 @@ def published(state: MemoryState, store: SnapshotStore, name: str) -> str:
 
 
 def alerts(state: MemoryState) -> list[tuple[str, str]]:
-    return [(a.kind, a.state) for a in (Alert.decode(raw) for raw in state.entries("outbox", 0))]
+    return [(a.kind, a.state) for a in alarms(state)]
 
 
 def test_a_held_candidate_answers_its_request_and_serves_nobody(state: MemoryState, store: SnapshotStore) -> None:
@@ -227,7 +227,7 @@ def test_the_alert_opens_once_is_updated_and_closes_once(state: MemoryState, sto
     first, second = held(state, store, "r1"), held(state, store, "r2", 2)
     store.reject(first, "ann", "x")
     store.approve(second, "ann", "x")
-    found = [Alert.decode(raw) for raw in state.entries("outbox", 0)]
+    found = alarms(state)
     assert [(a.kind, a.state, a.since_ms) for a in found] == [
         ("refit_held", "open", 10_000),
         ("refit_held", "update", 10_000),

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from stream_calib.alerts.model import Alert
 from stream_calib.errors import PublicationRefusedError, SnapshotError, SnapshotPinnedError, StateError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.decision_log import DecisionLog, Expired, Request, chain
@@ -13,6 +12,7 @@ from stream_calib.snapshot.operator_entries import Pin, Unpin
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.state_store import Commit
+from tests.outbox import alarms
 from tests.unit.snapshot.documents import level, report, request, structure
 
 
@@ -225,7 +225,7 @@ def test_failure_alerts_open_once_and_close_with_the_next_publication(state: Int
         store.settle(report(f"r{number}", outcome, 9 + number), "1")
     published(state, store, 5)
     published(state, store, 6)
-    alerts = [Alert.decode(raw) for raw in state.entries("outbox", 0)]
+    alerts = alarms(state)
     assert [(a.kind, a.state) for a in alerts] == [
         ("refit_refused", "open"),
         ("refit_failed", "open"),
