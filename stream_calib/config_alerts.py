@@ -147,6 +147,10 @@ class AlertsSection(Section):
         gt=0,
         description="An event that a hook has not taken for so long, from its first failure on, is given up",
     )
+    runbook_url: str = Field(
+        default="docs/operations.md",
+        description="Begins the link of a message to what is to be done; `#` and the alert's kind are put after it",
+    )
 
     @model_validator(mode="after")
     def _routes_lead_somewhere(self) -> AlertsSection:
@@ -158,16 +162,4 @@ class AlertsSection(Section):
                 raise ValueError(f"a route leads to {unknown!r}; the hooks are {', '.join(names) or 'none'}")
             if unknown := next((kind for kind in route.kinds if kind not in SEVERITY), None):
                 raise ValueError(f"a route is of the kind {unknown!r}; the kinds are {', '.join(SEVERITY)}")
-        return self
-
-    runbook_url: str = Field(
-        default="docs/operations.md",
-        description="Begins the link of a message to what is to be done; `#` and the alert's kind are put after it",
-    )
-
-    @model_validator(mode="after")
-    def _names_are_distinct(self) -> AlertsSection:
-        names = [hook.name for hook in self.hooks]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"several hooks are called {twice[0]}; each needs a name of its own")
         return self
