@@ -64,11 +64,14 @@ NOT_ON_KAFKA = {call for call in CALLS if call.startswith("redis.embedded_")}
 SELDOM = {"kafka.abort", "snapshot.put_back"}
 """Calls that only other faults bring about; the random kills meet them."""
 
-AROUND = ("kill", "pause", "leave", "join", "redis_kill", "redis_back", "redis_full", "disk_full", "dead_letters_away")
+AROUND = (
+    *("kill", "pause", "leave", "join", "receiver_kill"),
+    *("redis_kill", "redis_back", "redis_full", "disk_full", "dead_letters_away"),
+)
 _OF_SERVERS: dict[ServerKind, tuple[str, ...]] = {
     "single": AROUND,
-    "replica": ("kill", "pause", "leave", "fail_over", "primary_kill"),
-    "cluster": ("kill", "pause", "leave", "fail_over", "primary_kill", "move_slots"),
+    "replica": ("kill", "pause", "leave", "receiver_kill", "fail_over", "primary_kill"),
+    "cluster": ("kill", "pause", "leave", "receiver_kill", "fail_over", "primary_kill", "move_slots"),
 }
 _STREAMS = 4
 _HOLD = 2

@@ -44,7 +44,7 @@ class Matrix:
         mismatch = ""
         try:
             found, deployed = run.perform()
-            check(found, deployed.config)
+            check(found, deployed.config, run.told)
             self._same.check(found)
         except (AssertionError, StreamCalibError) as error:
             where = traceback.extract_tb(error.__traceback__)[-1]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 from stream_calib.config import Config
 from stream_calib.events.control import is_control
+from stream_calib.snapshot.canonical import canonical_json
 from stream_calib.transport.port import Record
 from tests.integration.expectation import (
     check_blocks_name_their_snapshot,
@@ -21,8 +23,8 @@ from tests.integration.findings import Findings
 SEEN = ("scores_duplicate", "scores_late", "labels_matched", "labels_unmatched", "labels_late", "positives")
 
 
-def check(found: Findings, config: Config) -> None:
-    """Raises AssertionError."""
+def check(found: Findings, config: Config, told: Sequence[Mapping[str, Any]]) -> None:
+    """`told`: the alerts that a hook's receiver got. Raises AssertionError."""
     check_dead_letters(found)
     check_one_output_each(found)
     counted = replace(found, scores=[[r for r in part if r.value is not None] for part in found.scores])
@@ -32,6 +34,7 @@ def check(found: Findings, config: Config) -> None:
     check_reproduced(found, config)
     check_blocks_name_their_snapshot(found)
     check_alerts(found)
+    check_told(found, told)
 
 
 def check_dead_letters(found: Findings) -> None:
@@ -63,6 +66,12 @@ def check_alerts(found: Findings) -> None:
     assert found.outbox, "no alert"
     assert delivered == set(found.outbox)
     assert len({json.loads(value or b"")["id"] for value in delivered}) == len(delivered)
+
+
+def check_told(found: Findings, told: Sequence[Mapping[str, Any]]) -> None:
+    """The receiver of a hook got every alert at least once, and none that there was not."""
+    got = {canonical_json({name: value for name, value in alert.items() if name != "runbook"}) for alert in told}
+    assert got == set(found.outbox)
 
 
 class SameDecisions:

@@ -10,7 +10,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from stream_calib.alerts.outbox import waiting
+from stream_calib.alerts.delivery_ledger import field_of, owed_of
+from stream_calib.alerts.outbox import LIST, waiting
 from stream_calib.errors import StateUnavailableError, TransportError
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.port import Outgoing
@@ -19,6 +20,8 @@ from tests.crash.brokers import Brokers
 from tests.crash.faults import Fault, Script
 from tests.crash.processes import SESSION_S, Processes
 from tests.crash.state_servers import StateServers, state_servers
+from tests.hook_messages import SIGNING_SECRET
+from tests.hook_receiver import HookReceiver
 from tests.integration.findings import Findings, find
 from tests.integration.harness import TOPICS, Deployment, Overrides
 
@@ -30,7 +33,18 @@ _NO_DEAD_LETTER_BYTES = 200
 """Too few for a dead letter, and enough for the marker of a transaction: without those a broker's coordinator hangs."""
 _SHARDS = 3
 
+_HOOK = "ops"
+
 SETTINGS: Overrides = {
+    "[alerts.hooks]": {
+        "name": _HOOK,
+        "kind": "webhook",
+        "url": "env:HOOK_URL",
+        "secrets": ["env:HOOK_SECRET"],
+        "allow_private": True,
+        "gather": "200ms",
+    },
+    "[alerts.routes]": {"hooks": [_HOOK], "severity": "info"},
     "log": {
         "session_timeout": f"{SESSION_S:g}s",
         "transaction_timeout": f"{SESSION_S - 1:g}s",
@@ -70,12 +84,16 @@ class Run:
         """What happened: fault points that were not met are missing."""
         self.reached: set[str] = set()
         """Fault points that the processes came to."""
+        self.told: list[dict[str, Any]] = []
+        """The alerts that the receiver got, in their order."""
 
     def perform(self) -> tuple[Findings, Deployment]:
         """Raises AssertionError where a process ends by itself, or the work does not come to its end."""
         with ExitStack() as opened:
             self._state = opened.enter_context(state_servers(self._script.redis, self._folder / "state"))
+            self._receiver = opened.enter_context(HookReceiver(self._folder))
             self._deployed = opened.enter_context(closing(self._deployment(self._state)))
+            self._deployed.environ |= {"HOOK_URL": self._receiver.url("/ok"), "HOOK_SECRET": SIGNING_SECRET}
             topics = self._deployed.config.topics
             opened.callback(self._brokers.delete, [getattr(topics, name) for name in TOPICS])
             at_start = [fault for fault in self._script.faults if fault.what == "arm" and fault.step == 0]
@@ -94,6 +112,8 @@ class Run:
             found = find(self._deployed)
             self._processes.ended(told)
             self.reached = self._processes.reached()
+            for received in self._receiver.received():
+                self.told += json.loads(received.body)["data"]["alerts"]
             return found, self._deployed
 
     def _deployment(self, state: StateServers) -> Deployment:
@@ -142,6 +162,9 @@ class Run:
             topic = self._deployed.config.topics.dead_letters
             self._brokers.limit_values(topic, _NO_DEAD_LETTER_BYTES)
             later(lambda: self._brokers.limit_values(topic, None))
+        elif fault.what == "receiver_kill":
+            self._receiver.kill()
+            later(self._receiver.start)
         elif fault.what == "broker_restart":
             self._brokers.restart()
         elif fault.what == "broker_lost":
@@ -194,6 +217,12 @@ class Run:
             f"the last pane {last} to be decided",
         )
         self._until(lambda: not waiting(deployed.state.store), "all alerts to be delivered")
+        self._until(self._all_told, "the hook to be told of all alerts")
+
+    def _all_told(self) -> bool:
+        store, field = self._deployed.state.store, field_of(_HOOK)
+        position = (store.read([field])[field] or "").partition(":")[0]
+        return position == str(store.length(LIST)) and not owed_of(store, _HOOK)
 
 
 def last_pane(seed: int) -> int:

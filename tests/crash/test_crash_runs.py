@@ -33,7 +33,9 @@ SCRIPTS: list[tuple[ClientKind, tuple[Fault, ...]]] = [
         (
             Fault(0, "arm", 1, "redis.apply.after", 20, "kill"),
             Fault(2, "pause", 2),
+            Fault(3, "receiver_kill"),
             Fault(4, "leave", 3),
+            Fault(8, "arm", 3, "hooks.told.before", 1, "kill"),
             Fault(9, "disk_full"),
             Fault(14, "redis_kill"),
             Fault(16, "kill", 3),
@@ -50,7 +52,7 @@ def test_nothing_is_lost_and_nothing_doubled_and_every_fault_point_is_reached(
         for client, faults in SCRIPTS:
             run = Run(Script(1, 1, "single", 1, client, faults), tmp_path / client, brokers)
             found, deployed = run.perform()
-            check(found, deployed.config)
+            check(found, deployed.config, run.told)
             same.check(found)
             assert {fault.name for fault in run.happened} == {fault.name for fault in faults}
             reached |= run.reached
