@@ -94,8 +94,8 @@ class HookSection(Section):
     )
     proxy: SecretPlace | None = Field(
         default=None,
-        description='Address of an HTTP proxy, where it is: "env:NAME" or "file:PATH"; proxies that the environment names'
-        " are not used",
+        description='Address of an HTTP proxy, where it is: "env:NAME" or "file:PATH"; proxies that the environment'
+        " names are not used",
     )
 
     @model_validator(mode="after")
