@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.drift.alert_changes import AlertChange
+from stream_calib.drift.cell_history import CellHistory, CellView, advance_history
 from stream_calib.drift.open_cells import Alarmed, OpenCells, moved
 from stream_calib.drift.outcome_step import MOST_SHOWN, PaneOutcomes
 from stream_calib.drift.residual import ResidualState, advance, log_mean
@@ -29,16 +30,30 @@ class SelectionState:
     """Carried from pane to pane."""
 
     detectors: ResidualState = field(default_factory=ResidualState)
+    history: CellHistory = field(default_factory=CellHistory)
     open_cells: OpenCells = field(default_factory=OpenCells)
+    alarmed: frozenset[str] = frozenset()
+    """Cells that alarmed in the last pane: their histories begin anew."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {"detectors": self.detectors.to_text(), "open_cells": self.open_cells.to_json()}
+        return {
+            "detectors": self.detectors.to_text(),
+            "history": self.history.to_json(),
+            "open_cells": self.open_cells.to_json(),
+            "alarmed": sorted(self.alarmed),
+        }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> SelectionState:
         """The inverse of `to_json`. Raises StateFormatError where it cannot be read."""
-        return cls(ResidualState.from_text(document["detectors"]), OpenCells.from_json(document["open_cells"]))
+        detectors = ResidualState.from_text(document["detectors"])
+        return cls(
+            detectors,
+            CellHistory.from_json(detectors.names, document["history"]),
+            OpenCells.from_json(document["open_cells"]),
+            frozenset(document["alarmed"]),
+        )
 
 
 def tolerated(coverage: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -54,16 +69,14 @@ def selection_step(
         return state, None
     watched = scores.watched
     evidence = pane_evidence(watched, scores.sums)
+    history = advance_history(state.history, watched, scores.sums, evidence, pane, state.alarmed)
     detectors, alarms = advance(state.detectors, watched, evidence, budget_panes)
-    labelled = np.zeros(len(watched.names), dtype=np.int64)
-    np.add.at(labelled, scores.sums.cell, scores.sums.positives)
-    usual = np.zeros(len(watched.names))
-    usual[scores.sums.cell] = scores.sums.served
-    alarmed = [Alarmed(a.name, pane, int(evidence.labelled[a.cell])) for a in alarms]
+    views = {alarm.name: history.of(alarm.cell, alarm.shift, watched) for alarm in alarms}
+    alarmed = [Alarmed(name, view.since_pane, int(view.own.labelled[0])) for name, view in views.items()]
     open_cells, news = moved(
         state.open_cells, alarmed, scores.version, watched.names, evidence.labelled, log_mean(detectors.rows)
     )
-    after = SelectionState(detectors, open_cells)
+    after = SelectionState(detectors, history, open_cells, frozenset(views))
     if open_cells.since_pane is None:
         since = state.open_cells.since_pane
         text = "every group and score band gets its labels as usual again"
@@ -71,19 +84,22 @@ def selection_step(
     if not news:
         return after, None
     shown = sorted((a for a in alarms if a.name in news), key=lambda a: (-a.log_evidence, a.name))[:MOST_SHOWN]
-    figures = {
-        found.name: {
-            "scores": int(evidence.labelled[found.cell]),
-            "labelled": int(labelled[found.cell]),
-            "usual_share": round(float(usual[found.cell]), 6),
-        }
-        for found in shown
-    }
+    figures = {alarm.name: _figures(views[alarm.name]) for alarm in shown}
     name, first = next(iter(figures.items()))
     text = (
-        f"{first['labelled']} of {first['scores']} scores of {name} in pane {pane} have a label, usual is a share of"
-        f" {first['usual_share']:.3f}: the labels that there are may be no fair sample"
+        f"{first['share']:.1%} of {first['scores']} scores of {name} have a label, {first['usual_share']:.1%} is usual:"
+        " the labels that there are may be no fair sample"
     )
-    state_now: Literal["open", "update"] = "open" if state.open_cells.since_pane is None else "update"
-    evidence_now = {"cells": figures, "open_cells": len(open_cells.cells)}
-    return after, AlertChange("label_selection", state_now, open_cells.since_pane, text, evidence_now)
+    change: Literal["open", "update"] = "open" if state.open_cells.since_pane is None else "update"
+    said = {"cells": figures, "open_cells": len(open_cells.cells)}
+    return after, AlertChange("label_selection", change, open_cells.since_pane, text, said)
+
+
+def _figures(view: CellView) -> dict[str, Any]:
+    scores = int(view.own.labelled[0])
+    return {
+        "since_pane": view.since_pane,
+        "scores": scores,
+        "share": round(int(view.own.positives[0]) / scores, 6),
+        "usual_share": round(float(view.own.expected[0]) / scores, 6),
+    }
