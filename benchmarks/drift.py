@@ -74,7 +74,7 @@ class Sizes:
     dependent_events: int
 
 
-FULL = Sizes(200_000_000, river_events=10_000_000, runs=2_000, river_runs=200, dependent_events=50_000_000)
+FULL = Sizes(200_000_000, river_events=10_000_000, runs=2_000, river_runs=100, dependent_events=50_000_000)
 QUICK = Sizes(2_000_000, river_events=500_000, runs=200, river_runs=20, dependent_events=2_000_000)
 
 

@@ -17,14 +17,15 @@ RIVER = "river==0.26.1"
 DETECTORS = ("ADWIN", "PageHinkley")
 
 
-def river_alarms(residuals: NDArray[np.float32]) -> dict[str, NDArray[np.int64]]:
-    """(alarms, 2) group and event of each alarm, by detector, in residuals (groups, events) of label - served.
+def river_alarms(residuals: NDArray[np.float32], changes_at: int) -> dict[str, NDArray[np.int64]]:
+    """(alarms, 2) group and event of each alarm, by detector, in residuals (groups, events) of label - served; a group
+    ends with its first alarm from event `changes_at` on.
 
     Raises RuntimeError with what River said where it fails.
     """
     with tempfile.TemporaryDirectory(prefix="river-") as folder:
         job = Path(folder) / "job.npz"
-        np.savez(job, residuals=residuals)
+        np.savez(job, residuals=residuals, changes_at=changes_at)
         command: Sequence[str] = [str(python_with(RIVER)), str(Path(__file__).parent / "drift_river_run.py"), str(job)]
         one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=one_thread)

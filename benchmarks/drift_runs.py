@@ -81,7 +81,7 @@ def delays(law: str, runs: int, warm_up: int, advance: Advance) -> dict[str, Del
 def river_null(law: str, events: int) -> dict[str, FalseAlarms]:
     rng = np.random.default_rng([5, list(LAWS).index(law)])
     length = events // GROUPS
-    found = river_alarms(residuals(LAWS[law], rng, GROUPS, length, length))
+    found = river_alarms(residuals(LAWS[law], rng, GROUPS, length, length), length)
     return {name: FalseAlarms(len(alarms), GROUPS * length) for name, alarms in found.items()}
 
 
@@ -89,7 +89,8 @@ def river_delays(law: str, runs: int, warm_up: int) -> dict[str, Delays]:
     """Without the end of a window: River looks at every event."""
     rng = np.random.default_rng([6, list(LAWS).index(law), warm_up])
     changes_at = warm_up * PER_WINDOW
-    found = river_alarms(residuals(LAWS[law], rng, runs, changes_at + HORIZON * PER_WINDOW, changes_at))
+    drawn = residuals(LAWS[law], rng, runs, changes_at + HORIZON * PER_WINDOW, changes_at)
+    found = river_alarms(drawn, changes_at)
     made = {}
     for name, alarms in found.items():
         first = np.full(runs, np.inf)
