@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.package_environment import python_with
+from benchmarks.package_environment import environment_of, python_with
 
 RIVER = "river==0.26.1"
 DETECTORS = ("ADWIN", "PageHinkley")
@@ -26,7 +26,11 @@ def river_alarms(residuals: NDArray[np.float32], changes_at: int) -> dict[str, N
     with tempfile.TemporaryDirectory(prefix="river-") as folder:
         job = Path(folder) / "job.npz"
         np.savez(job, residuals=residuals, changes_at=changes_at)
-        command: Sequence[str] = [str(python_with(RIVER)), str(Path(__file__).parent / "drift_river_run.py"), str(job)]
+        command: Sequence[str] = [
+            str(python_with(RIVER, environment_of(RIVER))),
+            str(Path(__file__).parent / "drift_river_run.py"),
+            str(job),
+        ]
         one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=one_thread)
         if done.returncode:

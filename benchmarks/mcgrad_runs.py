@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from benchmarks.package_environment import environment_of, python_with
 
 MCGRAD = "mcgrad==0.1.5"
 HERE = Path(__file__).parent
@@ -53,19 +54,7 @@ class McGrad:
 
     def __init__(self, environment: Path) -> None:
         """Makes the environment in this folder unless it is there. Raises CalledProcessError where pip fails."""
-        self._python = environment / "bin" / "python"
-        if not self._has_mcgrad():
-            if not self._python.exists():
-                venv.create(environment, with_pip=True)
-            pip = [str(self._python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", MCGRAD]
-            subprocess.run(pip, check=True)
-
-    def _has_mcgrad(self) -> bool:
-        if not self._python.exists():
-            return False
-        version = "from importlib.metadata import version; print('mcgrad==' + version('mcgrad'))"
-        asked = subprocess.run([str(self._python), "-c", version], capture_output=True, text=True, check=False)
-        return asked.stdout.strip() == MCGRAD
+        self._python = python_with(MCGRAD, environment)
 
     def run(self, how: How, jobs: Sequence[Job]) -> list[Outcome]:
         """Fits and applies the jobs one after the other. Raises RuntimeError with what MCGrad said where one fails."""
@@ -83,7 +72,7 @@ class McGrad:
 
 def default_environment() -> Path:
     """Under the user's cache."""
-    return Path.home() / ".cache" / "stream-calib" / MCGRAD.replace("==", "-")
+    return environment_of(MCGRAD)
 
 
 def _outcome(path: Path) -> Outcome:

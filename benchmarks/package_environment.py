@@ -1,4 +1,4 @@
-"""An environment of its own for a package that is compared with, under the user's cache: made once, then kept."""
+"""Environments for packages that are compared with: made once, then kept."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import venv
 from pathlib import Path
 
 
-def python_with(requirement: str, folder: Path | None = None) -> Path:
-    """The interpreter of an environment that has `requirement`, NAME==VERSION; made where it is not there yet.
+def environment_of(requirement: str) -> Path:
+    """The folder of `requirement`, NAME==VERSION, under the user's cache."""
+    return Path.home() / ".cache" / "stream-calib" / requirement.replace("==", "-")
 
-    `folder` is the environment's; by default one under the user's cache that is named for the requirement. Raises
-    CalledProcessError where pip fails.
+
+def python_with(requirement: str, folder: Path) -> Path:
+    """The interpreter of the environment in `folder`, which has `requirement`; made where it is not there yet.
+
+    Raises CalledProcessError where pip fails.
     """
-    folder = folder or Path.home() / ".cache" / "stream-calib" / requirement.replace("==", "-")
     python = folder / "bin" / "python"
     if not _has(python, requirement):
         if not python.exists():
