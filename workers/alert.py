@@ -39,7 +39,7 @@ _LEASE_MS = 5_000
 _STATUS_EVERY_MS = 1_000
 _SILENCES_EVERY_MS = 1_000
 _WAIT_FOR_RESULTS_S = 0.05
-_END_WITHIN_S = 5.0
+_END_WITHIN_S = 3.0
 _LEVEL = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.ERROR}
 
 

@@ -76,14 +76,14 @@ def ack(
     """Take an open alert on: hooks bring no more news of it until it closes or gets worse. Those that have told of it
     say that you have, PagerDuty as an acknowledgement."""
     with readable_errors():
-        loaded = load(config)
+        loaded, why = load(config), _said(reason)
         with closing(connect_state(loaded)) as client:
             known: list[str] = []
             for store in _outboxes(client, loaded):
                 number = store.length(LIST)  # before the alerts: what comes in between may end it
                 alerts = open_alerts(store)
                 if (alert := alerts.get(key)) is not None:
-                    acknowledge(store, alert, number, actor or user_name(), _said(reason), wall_clock_ms())
+                    acknowledge(store, alert, number, actor or user_name(), why, wall_clock_ms())
                     break
                 known += alerts
             else:
@@ -110,10 +110,10 @@ def silence(
         if kind is not None and kind not in SEVERITY:
             raise ConfigurationError(f"--kind {kind} is no kind of alert; they are {', '.join(SEVERITY)}")
         loaded, now_ms = load(config), wall_clock_ms()
-        ends_ms = _end(until, lasts, now_ms)
+        ends_ms, why = _end(until, lasts, now_ms), _said(reason)
         with closing(connect_state(loaded)) as client:
             silences = Silences(open_deployment_store(client, loaded))
-            made = silences.add(model, kind, ends_ms, actor or user_name(), _said(reason), now_ms)
+            made = silences.add(model, kind, ends_ms, actor or user_name(), why, now_ms)
     console.print(
         f"{_covered(made)} are silent until {utc_minute(made.until_ms)} UTC;"
         f" `stream-calib alerts unsilence {made.id}` ends it"
@@ -224,18 +224,18 @@ def _covered(silence: Silence) -> str:
 
 def _open_table(rows: Sequence[dict[str, Any]], now_ms: int) -> Table:
     table = Table(title="Open alerts" if rows else "No alert is open", title_justify="left")
-    for column in ("key", "severity", "since (UTC)", "handled", "diagnosis"):
-        table.add_column(column, overflow="fold" if column == "key" else "ellipsis")
+    for column in ("key", "severity", "since (UTC)", "diagnosis"):
+        table.add_column(column, overflow="fold")
     for row in rows:
-        since = utc_minute(row["since_ms"])
-        table.add_row(row["dedup_key"], row["severity"], since, handled(row, now_ms), row["diagnosis"])
+        said = "\n".join(filter(None, (row["diagnosis"], handled(row, now_ms))))
+        table.add_row(row["dedup_key"], row["severity"], utc_minute(row["since_ms"]), said)
     return table
 
 
 def _event_table(rows: Sequence[dict[str, Any]]) -> Table:
     table = Table(title="Events of alerts, oldest first of each model", title_justify="left")
     for column in ("key", "severity", "state", "pane", "diagnosis"):
-        table.add_column(column, overflow="fold" if column == "key" else "ellipsis")
+        table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(row["dedup_key"], row["severity"], row["state"], str(row["pane"]), row["diagnosis"])
     return table
