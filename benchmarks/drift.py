@@ -2,7 +2,7 @@
 
     python benchmarks/drift.py                          # everything: 2 x 10^8 events without a change a law
     python benchmarks/drift.py --quick                  # the same with a hundredth of the events
-    python benchmarks/drift.py --only speed --json speed.json
+    python benchmarks/drift.py --only null --law "Beta(2,2)" --json null.json
 
 50 equal groups, windows of 200 labelled events each, three laws of the score. Served is the true probability; after a
 change it is .05 too low in one group. All detectors of a law see the same events, River's (in an environment of their
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -103,19 +103,23 @@ class Bar:
 
 def main(
     only: Annotated[Literal["all", "null", "delay", "phi", "speed"], typer.Option(help="One part alone")] = "all",
+    law: Annotated[
+        Literal["all", "Beta(2,8)", "Beta(1,19)", "Beta(2,2)"], typer.Option(help="Null and delay of one law alone")
+    ] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="A hundredth of the events, a tenth of the runs")] = False,
     river: Annotated[bool, typer.Option(help="With River, in an environment that is made once")] = True,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there too")] = None,
 ) -> None:
     """Measures false alarms, delays and cost of the residual detectors beside other methods."""
     console, report, sizes = Console(), Report(), QUICK if quick else FULL
+    laws = list(LAWS) if law == "all" else [law]
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True) as progress:
         bar = Bar(progress)
         if only in ("all", "null"):
-            _null(report, bar, sizes, river)
+            _null(report, bar, sizes, laws, river)
         if only in ("all", "delay"):
-            _delay(report, bar, sizes, river)
+            _delay(report, bar, sizes, laws, river)
         if only in ("all", "phi"):
             _phi(report, bar, sizes)
         if only in ("all", "speed"):
@@ -125,9 +129,9 @@ def main(
         json_file.write_text(json.dumps(report.document(), indent=2) + "\n")
 
 
-def _null(report: Report, bar: Bar, sizes: Sizes, river: bool) -> None:
+def _null(report: Report, bar: Bar, sizes: Sizes, laws: Sequence[str], river: bool) -> None:
     windows = sizes.null_events // (GROUPS * PER_WINDOW)
-    for law in LAWS:
+    for law in laws:
         found = bar.run(f"{law}: no change", windows, partial(null_alarms, law, sizes.null_events))
         panes = sizes.null_events // NULL_GROUPS
         found |= bar.run(f"{law}: no change, every event", panes, partial(event_null_alarms, law, sizes.null_events))
@@ -138,8 +142,8 @@ def _null(report: Report, bar: Bar, sizes: Sizes, river: bool) -> None:
             report.judge(f"{law}: false alarms per 10^6, {ours}, upper", found[ours].interval[1], WITHIN_BUDGET)
 
 
-def _delay(report: Report, bar: Bar, sizes: Sizes, river: bool) -> None:
-    for law, warm_up in itertools.product(LAWS, (WARM_UP, 0)):
+def _delay(report: Report, bar: Bar, sizes: Sizes, laws: Sequence[str], river: bool) -> None:
+    for law, warm_up in itertools.product(laws, (WARM_UP, 0)):
         when = f"{law}: a change after {warm_up * PER_WINDOW:,} group events"
         found = bar.run(when, warm_up + HORIZON, partial(delays, law, sizes.runs, warm_up))
         found |= bar.run(f"{when}, every event", warm_up + HORIZON, partial(event_delays, law, sizes.runs, warm_up))
