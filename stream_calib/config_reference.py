@@ -22,9 +22,9 @@ _INTRODUCTION = """# Configuration
 
 One TOML file describes one deployment: `stream-calib run --config stream-calib.toml`. It is checked as a whole before
 anything starts; an unknown key, a value out of range or two values that contradict each other stop it, with file, key,
-value and what is allowed. `stream-calib config check` does only that, settings for the clients of Kafka and Redis and
-their secrets included, without connecting; `config show` prints what holds (defaults included, secrets masked), `config
-schema` the JSON schema. A whole example:
+value and what is allowed. `stream-calib config check` does only that, settings for the clients of Kafka and Redis, for
+hooks, and the secrets of all these included, without connecting; `config show` prints what holds (defaults included,
+secrets masked), `config schema` the JSON schema. A whole example:
 [examples/flights/stream-calib.toml](../examples/flights/stream-calib.toml).
 
 The smallest file names a model and its horizon:

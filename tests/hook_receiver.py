@@ -1,7 +1,7 @@
 """A receiver of webhooks in a process of its own, which answers by the path that it is asked for.
 
 `/ok`; `/status/<code>` and `/status/<code>/<Retry-After>`, with the query's `text` as the answer's text, and an echo of
-the request where it asks for one; `/redirect/<code>?to=<address>`; `/around`: a redirect to itself; `/services/...`:
+the request where it asks for one; `/redirect/<code>/<name of LOCATIONS>`; `/services/...`:
 as Slack; `/v2/enqueue`: as PagerDuty; `/hang`: no answer; `/drip`: an answer that never ends, a byte at a time; `/cut`:
 the connection is closed without an answer; `/half`: an answer that promises more than comes; `/long`: 100 MB of text;
 `/die`: the process kills itself with the request in its hands. It is also a proxy, which leads all tunnels to one port.
@@ -26,6 +26,15 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
+
+LOCATIONS = {
+    "same": "/ok",
+    "itself": "/redirect/307/itself",
+    "host": "http://127.0.0.2/ok",
+    "metadata": "http://169.254.169.254/latest/",
+    "port": "https://127.0.0.1/ok",
+    "file": "file:///etc/passwd",
+}
 
 
 class Received(NamedTuple):
@@ -122,10 +131,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer(202, {}, b'{"status": "success"}')
 
     def _redirect(self, more: list[str], query: dict[str, str], body: bytes) -> None:
-        self._answer(int(more[0]), {"Location": query.get("to", "/ok")}, b"")
-
-    def _around(self, more: list[str], query: dict[str, str], body: bytes) -> None:
-        self._answer(307, {"Location": "/around"}, b"")
+        self._answer(int(more[0]), {"Location": LOCATIONS[more[1]]}, b"")
 
     def _hang(self, more: list[str], query: dict[str, str], body: bytes) -> None:
         self.connection.recv(1)

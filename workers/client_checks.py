@@ -1,10 +1,11 @@
-"""Whether the client libraries take the settings that the configuration passes on to them."""
+"""Whether the client libraries, and the hooks, take the settings that the configuration passes on to them."""
 
 from __future__ import annotations
 
 from stream_calib.config import Config
 from stream_calib.redis_settings import redis_settings
 from stream_calib.transport.kafka_settings import ClientSettings
+from workers.alert import hooks_of
 from workers.deployment import needs_confluent_kafka
 
 
@@ -12,6 +13,7 @@ def check_client_settings(config: Config) -> None:
     """Raises ConfigurationError for a setting that a client does not know or take, a secret that is not where it should
     be, and a file that is not there. Connects to nothing."""
     redis_settings(config.redis)
+    hooks_of(config.alerts)
     if config.log.kind == "kafka":
         ClientSettings(config.log)
     elif config.log.kind == "librdkafka":

@@ -128,6 +128,8 @@ def is_public(address: str) -> bool:
         for inner in (ip.ipv4_mapped, ip.sixtofour, _of_nat64(ip)):
             if inner is not None:
                 return is_public(str(inner))
+        if ip not in _GLOBAL_UNICAST:
+            return False
     return ip.is_global and not ip.is_multicast
 
 
@@ -137,6 +139,7 @@ def _of_nat64(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")  # RFC 4291, 2.4; what else there is stands for something local
 
 
 def _resolve(host: str, port: int, timeout_s: float) -> list[Any]:

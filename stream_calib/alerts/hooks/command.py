@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from stream_calib.alerts.hooks.document import message_document
-from stream_calib.alerts.hooks.http_client import shown
+from stream_calib.alerts.hooks.http_client import one_line
 from stream_calib.alerts.hooks.port import Delivery, Message
 from stream_calib.alerts.hooks.process import run
 from stream_calib.config_alerts import HookSection
@@ -35,7 +35,7 @@ class CommandHook:
             )
         except OSError as error:
             return Delivery("retry", f"{program}: {error.strerror}")
-        said = shown(ended.output.decode("utf-8", "replace"), [])
+        said = one_line(ended.output.decode("utf-8", "replace"))
         if ended.status == 0:
             return Delivery("delivered", f"{program} ended with status 0")
         how = f"did not end within {timeout_s:g} s" if ended.status is None else f"ended with status {ended.status}"

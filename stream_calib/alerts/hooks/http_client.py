@@ -32,6 +32,8 @@ class _Post:
     body: bytes
     proxy: HttpAddress | None
     deadline: Deadline
+    hidden: Sequence[str]
+    """What is not shown of texts that come from others."""
 
 
 class HttpClient:
@@ -46,17 +48,30 @@ class HttpClient:
         self._tls = trust_of(hook)
         proxy_of(hook)
 
-    def post(self, address: HttpAddress, headers: Mapping[str, str], body: bytes, secrets: Sequence[str]) -> Delivery:
-        """One attempt, within the hook's timeout. `secrets`: what the receiver was told and must not be shown, beside
-        the address."""
-        deadline = Deadline(self._timeout_s)
+    def deadline(self) -> Deadline:
+        """For one attempt, of however many requests, from now on."""
+        return Deadline(self._timeout_s)
+
+    def post(
+        self,
+        address: HttpAddress,
+        headers: Mapping[str, str],
+        body: bytes,
+        deadline: Deadline,
+        secrets: Sequence[str],
+    ) -> Delivery:
+        """One request. `secrets`: what the receiver was told and must not be shown, beside the address."""
         try:
             proxy = proxy_of(self._hook)
-            answer = self._follow(address, _Post(headers, body, proxy, deadline))
-        except (
-            HookAddressError,
-            ConfigurationError,
-        ) as error:  # the latter: the proxy's place holds something else now
+        except ConfigurationError as error:  # the place holds something else now
+            return Delivery("retry", str(error))
+        hidden = [*address.secrets, *(proxy.secrets if proxy else []), *secrets]
+        return self._tried(address, _Post(headers, body, proxy, deadline, hidden))
+
+    def _tried(self, address: HttpAddress, post: _Post) -> Delivery:
+        try:
+            answer = self._follow(address, post)
+        except HookAddressError as error:
             return Delivery("retry", str(error))
         except TimeoutError:
             return Delivery("retry", f"no answer from {address.host} within {self._timeout_s:g} s")
@@ -71,25 +86,25 @@ class HttpClient:
             return Delivery("retry", f"{address.host} could not be spoken to: {why}")
         except http.client.HTTPException as error:
             return Delivery("retry", f"the answer of {address.host} cannot be read ({type(error).__name__})")
-        return self._judged(address, answer, [*address.secrets, *(proxy.secrets if proxy else []), *secrets])
+        return self._judged(address, answer, post)
 
     def _follow(self, address: HttpAddress, post: _Post) -> Answer:
         for _ in range(_MAX_REDIRECTS + 1):
             answer = self._once(address, post)
             if answer.status not in _KEEP_METHOD or answer.location is None:
                 return answer
-            address = self._next(address, answer.location)
+            address = self._next(address, answer.location, post)
         raise HookAddressError(f"{address.host} redirects more than {_MAX_REDIRECTS} times; correct url")
 
-    def _next(self, address: HttpAddress, location: str) -> HttpAddress:
+    def _next(self, address: HttpAddress, location: str, post: _Post) -> HttpAddress:
         try:
             there = address.redirected(location)
         except ValueError:  # its message may hold what was answered
             raise HookAddressError(f"{address.host} redirects to what is no address of HTTP") from None
         if not address.is_same_receiver(there):
             raise HookAddressError(
-                f"{address.host} redirects to {there.scheme}://{there.authority}, which is not followed; where that is"
-                " right, put the new address into url"
+                f"{address.host} redirects to {there.scheme}://{without(there.authority, post.hidden)}, which is not"
+                " followed; where that is right, put the new address into url"
             )
         return there
 
@@ -114,10 +129,10 @@ class HttpClient:
             raise HookAddressError(f"{address.host} is a private address, which is refused; see allow_private")
         return endpoints(proxy.host, proxy.port, allow_private=True, timeout_s=left_s)
 
-    def _judged(self, address: HttpAddress, answer: Answer, secrets: Sequence[str]) -> Delivery:
+    def _judged(self, address: HttpAddress, answer: Answer, post: _Post) -> Delivery:
         if 200 <= answer.status < 300:
             return Delivery("delivered", f"{address.host} answered {answer.status}")
-        said = shown(answer.text, secrets)
+        said = one_line(without(answer.text, post.hidden))
         detail = f"{address.host} answered {answer.status}" + (f": {said}" if said else "")
         if 300 <= answer.status < 400:
             detail += "; this kind of redirect is not followed, put the new address into url"
@@ -126,10 +141,15 @@ class HttpClient:
         return Delivery("retry", detail, retry_after_s(answer.retry_after, self._clock_s()))
 
 
-def shown(text: str, secrets: Sequence[str]) -> str:
-    """What a receiver said, as one short line without the secrets that it was told."""
+def without(text: str, secrets: Sequence[str]) -> str:
+    """The text, with stars in the place of secrets."""
     for secret in sorted({secret for secret in secrets if len(secret) > 1}, key=len, reverse=True):
         text = text.replace(secret, "***")
+    return text
+
+
+def one_line(text: str) -> str:
+    """The beginning of what somebody else says, without control characters."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= _MAX_SHOWN else f"{line[:_MAX_SHOWN]}..."
 

@@ -39,16 +39,16 @@ class PagerDutyHook:
         return self._hook.name
 
     def send(self, message: Message) -> Delivery:
-        """All events of the message, in one timeout each at most; those that PagerDuty has taken are not sent again."""
+        """All events of the message that fit into the timeout; at the next attempt those that are left."""
         try:
             address, key = self._address(), self._key()
         except ConfigurationError as error:
             return Delivery("retry", str(error))
-        events = list(_events(message, self._runbook_url))
+        deadline, events = self._client.deadline(), list(_events(message, self._runbook_url))
         first = self._taken[1] if self._taken[0] == message.id else 0
         for position, event in enumerate(events[first:], first):
             body = canonical_json({"routing_key": key, **event})
-            delivery = self._client.post(address, {"Content-Type": "application/json"}, body, [key])
+            delivery = self._client.post(address, {"Content-Type": "application/json"}, body, deadline, [key])
             if delivery.outcome != "delivered":
                 return delivery
             self._taken = (message.id, position + 1)

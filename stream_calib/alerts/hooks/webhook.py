@@ -61,7 +61,8 @@ class WebhookHook:
             "webhook-timestamp": str(now_s),
             "webhook-signature": signatures([_key(text) for text in texts], message.id, now_s, body),
         }
-        return self._client.post(address, headers, body, [*texts, *(text.removeprefix(_PREFIX) for text in texts)])
+        hidden = [*texts, *(text.removeprefix(_PREFIX) for text in texts)]
+        return self._client.post(address, headers, body, self._client.deadline(), hidden)
 
     def close(self) -> None:
         """Nothing is kept between attempts."""

@@ -104,7 +104,16 @@ def test_a_redirect_never_leaves_tls_and_keeps_the_user() -> None:
             "224.0.0.1",
         ),
         *("255.255.255.255", "::1", "::", "fe80::1", "fe80::1%eth0", "fd00::1", "ff02::1"),
-        *("::ffff:127.0.0.1", "::ffff:a9fe:a9fe", "64:ff9b::7f00:1", "64:ff9b::169.254.169.254", "2002:7f00:1::"),
+        *(
+            "::ffff:127.0.0.1",
+            "::ffff:a9fe:a9fe",
+            "64:ff9b::7f00:1",
+            "64:ff9b::169.254.169.254",
+            "2002:7f00:1::",
+            "::127.0.0.1",
+            "2001::1",
+            "4000::1",
+        ),
     ],
 )
 def test_addresses_that_are_not_public(address: str) -> None:

@@ -10,10 +10,12 @@ import pytest
 
 from stream_calib.alerts.hooks.opening import open_hooks
 from stream_calib.alerts.hooks.webhook import signatures
+from stream_calib.config import Config
 from stream_calib.config_alerts import AlertsSection
 from stream_calib.config_file import load_config
 from stream_calib.errors import ConfigurationError
 from tests.hook_messages import SIGNING_SECRET, hook
+from workers.client_checks import check_client_settings
 
 HOOK_URL = "https://hooks.example.com/services/T000/TOPSECRET"
 WEBHOOK: dict[str, Any] = {"kind": "webhook", "url": "env:HOOK_URL", "secrets": ["env:HOOK_SECRET"]}
@@ -130,3 +132,12 @@ def test_the_signature_of_the_specification() -> None:
     assert signatures([key], *given) == expected
     older = signatures([b"x" * 24], *given)
     assert signatures([key, b"x" * 24], *given) == f"{expected} {older}"
+
+
+def test_a_check_of_the_configuration_looks_at_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = {"model": {"name": "m"}, "windows": {"horizon": "1h"}, "alerts": {"hooks": [{"name": "ops", **WEBHOOK}]}}
+    config = Config.model_validate(raw)
+    check_client_settings(config)
+    monkeypatch.delenv("HOOK_URL")
+    with pytest.raises(ConfigurationError, match="environment has no variable HOOK_URL"):
+        check_client_settings(config)

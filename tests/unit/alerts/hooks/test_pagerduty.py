@@ -10,6 +10,7 @@ import pytest
 
 from stream_calib.alerts.hooks.addresses import HttpAddress
 from stream_calib.alerts.hooks.http_client import HttpClient
+from stream_calib.alerts.hooks.http_exchange import Deadline
 from stream_calib.alerts.hooks.pagerduty import PagerDutyHook
 from stream_calib.alerts.hooks.port import Delivery
 from tests.hook_messages import alert, hook, message
@@ -24,9 +25,22 @@ class Posts:
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
         self.addresses: list[HttpAddress] = []
+        self.deadlines = 0
         self.answers: list[Delivery] = []
 
-    def post(self, address: HttpAddress, headers: Mapping[str, str], body: bytes, secrets: Sequence[str]) -> Delivery:
+    def deadline(self) -> Deadline:
+        self.deadlines += 1
+        return Deadline(10)
+
+    def post(
+        self,
+        address: HttpAddress,
+        headers: Mapping[str, str],
+        body: bytes,
+        deadline: Deadline,
+        secrets: Sequence[str],
+    ) -> Delivery:
+        assert deadline.left_s() > 0
         assert headers == {"Content-Type": "application/json"}
         assert list(secrets) == [KEY]
         self.events.append(json.loads(body))
@@ -92,6 +106,7 @@ def test_the_life_of_an_incident(pagerduty: PagerDutyHook, posts: Posts) -> None
 def test_of_a_summary_each_incident_is_told_once_as_it_is_by_now(pagerduty: PagerDutyHook, posts: Posts) -> None:
     given = message(alert(), alert("psi"), alert("psi", "update"), alert(state="close"), alert("psi", "close"), alert())
     assert pagerduty.send(given).detail == "PagerDuty took 2 events"
+    assert posts.deadlines == 1
     assert actions(posts) == [("trigger", "churn/3:label_outage"), ("resolve", "churn/3:psi")]
 
 
