@@ -21,7 +21,7 @@ from stream_calib.alerts.hooks.port import Hook
 from stream_calib.alerts.model import Alert
 from stream_calib.alerts.outbox import SENT, confirm, drop_read, open_alerts, unsent, waiting
 from stream_calib.alerts.routing import Routing
-from stream_calib.alerts.silence import Silence, Silences
+from stream_calib.alerts.silence import Silences
 from stream_calib.config import Config
 from stream_calib.config_alerts import AlertsSection
 from stream_calib.events.contracts import ModelKey
@@ -37,7 +37,6 @@ _LOG = logging.getLogger(__name__)
 LEASE = "alert"
 _LEASE_MS = 5_000
 _STATUS_EVERY_MS = 1_000
-_SILENCES_EVERY_MS = 1_000
 _WAIT_FOR_RESULTS_S = 0.05
 _END_WITHIN_S = 3.0
 _LEVEL = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.ERROR}
@@ -157,8 +156,6 @@ class AlertDelivery(Role):
         client = self._opened.enter_context(closing(connect_state(config)))
         self._store, self._board = open_deployment_store(client, config), open_board(client, config)
         self._silences = Silences(self._store)
-        self._silent: list[Silence] = []
-        self._looked_at = 0
         self._done, random_ = threading.Event(), random.Random()
         self._topic = TopicDelivery(lambda: open_log(config), config.topics.alerts, random_, self._done)
         routing, after_ms = Routing(alerts), alerts.give_up_after_ms
@@ -178,12 +175,13 @@ class AlertDelivery(Role):
             self._leave(list(self._outboxes))
             return False
         self._look_at_outboxes()
-        self._look_at_silences(now)
         self._topic.settle(now)
         worked = self._each.do(self._outboxes.items(), lambda outbox: outbox.step(now))
         self._topic.send()
+        # Looked at behind the outboxes: what was silenced before it was raised is never told.
+        silences = self._silences.at(now) if self._hooks else []
         for hook in self._hooks:
-            worked |= hook.step(self._silent, now)
+            worked |= hook.step(silences, now)
         is_busy = self._topic.is_busy or any(hook.is_busy for hook in self._hooks)
         if not worked and is_busy and self._done.wait(_WAIT_FOR_RESULTS_S):
             self._done.clear()
@@ -197,10 +195,6 @@ class AlertDelivery(Role):
             self._add(state.model_key, state.store, state.board)
         kept = {self._scope, *(state.model_key for state in states)}
         self._leave([key for key in self._outboxes if key not in kept])
-
-    def _look_at_silences(self, now_ms: int) -> None:
-        if self._hooks and abs(now_ms - self._looked_at) >= _SILENCES_EVERY_MS:
-            self._silent, self._looked_at = self._silences.at(now_ms), now_ms
 
     def _add(self, key: ModelKey, store: StateStore, board: StatusBoard) -> None:
         if key not in self._outboxes:
