@@ -120,14 +120,14 @@ class OperatorActs(SnapshotReader):
         Raises SnapshotError where it is not held (any more), what it was compared with is not current, or a version is
         pinned; DamagedSnapshotError where its bytes are not its own: it stays held, and nobody is served by it.
         """
-        structure: str | None = None
+        candidate: Snapshot | None = None
         if version in self.log().held:
             self.load(version)
-            structure = structure_of(self.document(version))
+            candidate = self.document(version)
 
         def change(now: Moment) -> Change[Approve]:
             held = now.log.held.get(version)
-            if held is None:
+            if held is None or candidate is None:
                 raise SnapshotError(f"{version} cannot be approved: {why_not_held(now.log, version)}")
             if (pin := now.log.pin) is not None:
                 raise SnapshotError(
@@ -152,7 +152,7 @@ class OperatorActs(SnapshotReader):
                 entry.pane,
                 actor,
                 reason,
-                structure=structure,
+                structure=structure_of(candidate),
                 request_id=held.request_id,
                 time_ms=time_ms,
             )
@@ -163,7 +163,9 @@ class OperatorActs(SnapshotReader):
                     "history": [moved],
                     "outbox": [
                         *self._alerts.closed_by_publication(now.log, entry.pane),
-                        *self._alerts.published(version, current, entry.pane, f"approved by {actor}: {reason}"),
+                        *self._alerts.published(
+                            version, current, candidate.gate, entry.pane, f"approved by {actor}: {reason}"
+                        ),
                     ],
                 },
                 deletes=[f"snapshot:{other}" for other in now.log.held if other != version],

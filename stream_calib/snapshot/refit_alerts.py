@@ -13,7 +13,7 @@ from typing import Any
 from stream_calib.alerts.model import AlertKind, AlertState, alert_of, make_alert
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.decision_log import DecisionLog, Request
-from stream_calib.snapshot.report import RefitReport
+from stream_calib.snapshot.report import GateReport, RefitReport
 
 _KINDS: dict[str, AlertKind] = {"refused": "refit_refused", "failed": "refit_failed"}
 
@@ -35,8 +35,8 @@ class RefitAlerts:
         evidence = _asked(request) | {"outcome": outcome}
         return self._event("refit_asked", "close", pane, request.pane, diagnosis, evidence)
 
-    def published(self, version: str, before: str | None, pane: int, why: str) -> list[bytes]:
-        """By the publication of `version` at `pane`, in place of `before`."""
+    def published(self, version: str, before: str | None, gate: GateReport, pane: int, why: str) -> list[bytes]:
+        """By the publication of `version`, which passed `gate`, at `pane` in place of `before`."""
         what = f"in place of {before}" if before else "the first one"
         diagnosis = (
             f"{version} is served from now on, {what} ({why}); `stream-calib snapshot diff` shows what it changes"
@@ -51,7 +51,7 @@ class RefitAlerts:
                 pane=pane,
                 since_ms=pane * self._pane_ms,
                 diagnosis=diagnosis,
-                evidence={"version": version, "before": before, "why": why},
+                evidence={"version": version, "before": before, "why": why} | gate.alert_evidence(),
             ).encode()
             for state in states
         ]

@@ -45,7 +45,7 @@ class SnapshotStore(OperatorActs):
                 "outbox": [
                     *self._alerts.closed_by_publication(now.log, settled.pane),
                     self._alerts.answered(request, "published", settled.pane),
-                    *self._alerts.published(version, candidate.parent, settled.pane, request.reason),
+                    *self._alerts.published(version, candidate.parent, candidate.gate, settled.pane, request.reason),
                 ],
             }
             made.deletes += [f"snapshot:{held}" for held in now.log.held]

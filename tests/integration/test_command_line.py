@@ -35,6 +35,7 @@ COMMANDS = (
     ("snapshot", "show"),
     ("snapshot", "diff"),
     ("snapshot", "refits"),
+    ("snapshot", "report"),
     ("snapshot", "rollback"),
     ("snapshot", "pin"),
     ("snapshot", "unpin"),
@@ -173,6 +174,19 @@ def test_a_version_that_is_not_there(served: Deployment) -> None:
         ("snapshot", "rollback", str(served.fields()["current"]), "--reason", "it is current already"),
     ):
         _check_one_line(served.command(*arguments), arguments[2])
+
+
+def test_snapshot_report(served: Deployment, tmp_path: Path) -> None:
+    version = str(served.fields()["current"])
+    assert version in served.command("snapshot", "report", version).stdout
+    page, kept = tmp_path / "report.html", tmp_path / "report.json"
+    served.command("snapshot", "report", version, "--html", str(page), "--json", str(kept))
+    assert f"published as {version}" in page.read_text(encoding="utf-8")
+    assert json.loads(kept.read_bytes())["version"] == version
+    _check_one_line(served.command("snapshot", "report", "r9"), "r9 is neither a request nor a version")
+    _check_one_line(
+        served.command("snapshot", "report", "--html", str(tmp_path / "no" / "r.html")), "cannot be written"
+    )
 
 
 def test_snapshot_diff(served: Deployment) -> None:
