@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_calib.refit.decider import Decider
-from stream_calib.snapshot.decision_log import DecisionLog, Request
+from stream_calib.snapshot.decision_log import DecisionLog, Request, Settled
 from stream_calib.windows.cells import EMPTY_MATURED, EMPTY_SCORED
 from stream_calib.windows.vocabulary import Vocabulary
 from tests.outbox import alarms
@@ -41,6 +41,35 @@ def test_a_change_of_traffic_opens_one_psi_alert_and_brings_one_refit_after_it_i
     # The alert is decided h panes behind the closed pane that it is about, the refit when that pane itself is mature.
     assert asked[0].pane == alerts[0].pane + world.decider.horizon_panes
     assert asked[0].last_pane >= changed
+
+
+def test_a_change_of_outcomes_opens_alerts_and_brings_a_refit_and_a_closer_that_starts_anew_decides_the_same() -> None:
+    settings = config(max_age="30d", min_new_labels=200, min_rows=3_000, gate_window="1d")
+    steady, restarted = (World(settings, rows_a_pane=60, seed=4) for _ in range(2))
+    for pane in range(190):
+        if pane % 7 == 3:
+            restarted.decider = restarted.new_decider()
+        for world in (steady, restarted):
+            world.west_odds = 1.0 if pane < 120 else 6.0
+            world.run(1)
+    for name in ("detector", "tip", "decided"):
+        assert steady.state.read([name]) == restarted.state.read([name])
+    assert steady.state.entries("outbox", 0) == restarted.state.entries("outbox", 0)
+    alerts = alarms(steady.state)
+    told = {kind: [a for a in alerts if a.kind == kind] for kind in ("residual", "residual_page", "psi")}
+    opened, paged = told["residual"][0], told["residual_page"][0]
+    assert (opened.state, paged.state, opened.severity, paged.severity) == ("open", "open", "warning", "critical")
+    assert next(iter(opened.evidence["cells"])) == "region=west"
+    assert FIRST_PANE + 118 <= opened.since_ms // 3_600_000 <= FIRST_PANE + 121
+    assert opened.evidence["diagnosis"] == "concept_drift"
+    assert FIRST_PANE + 121 <= opened.pane <= FIRST_PANE + 130
+    assert told["psi"] == [], "the scores are what they were"
+    requests = [e for e in steady.store.log().entries if isinstance(e, Request)]
+    assert {e.reason for e in requests} == {"bootstrap", "residual"}
+    assert requests[1].pane == opened.pane
+    published = [e for e in steady.store.log().entries if isinstance(e, Settled) and e.outcome == "published"]
+    assert len(published) >= 2, "what the detectors asked for is published"
+    assert sum(a.state == "open" for a in told["residual"]) == 1
 
 
 def test_ids_depend_on_content_alone() -> None:

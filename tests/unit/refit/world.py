@@ -49,11 +49,15 @@ def config(**refit: object) -> Config:
 class Rows:
     """Winners of one pane, one entry a row."""
 
-    def __init__(self, rng: np.random.Generator, n: int, *, low: float = 0.05, high: float = 0.95) -> None:
-        """Raw scores are twice too large in odds for region south, and right elsewhere."""
+    def __init__(
+        self, rng: np.random.Generator, n: int, *, low: float = 0.05, high: float = 0.95, west_odds: float = 1.0
+    ) -> None:
+        """Raw scores are three times too large in odds for region south, by `west_odds` too small for west, and right
+        elsewhere."""
         self.score: NDArray[np.float64] = rng.uniform(low, high, n)
         self.region = rng.integers(0, len(REGIONS), n)
-        odds = self.score / (1 - self.score) / np.where(self.region == 1, 3.0, 1.0)
+        factor = np.array([1.0, 1 / 3.0, west_odds])
+        odds = self.score / (1 - self.score) * factor[self.region]
         self.label = (rng.random(n) < odds / (1 + odds)).astype(np.int8)
         self.bucket = rng.integers(0, 20, n).astype(np.uint8)
 
@@ -85,6 +89,7 @@ class World:
         self.matured: dict[int, MaturedCells] = {}
         self.chains: dict[int, str] = {}
         self.low, self.high = 0.05, 0.95
+        self.west_odds = 1.0
 
     def clock(self) -> int:
         self.now_ms += 1
@@ -97,7 +102,7 @@ class World:
     def add_pane(self) -> int:
         """One more pane, closed and matured."""
         pane = FIRST_PANE + len(self.matured)
-        rows = Rows(self.rng, self.rows_a_pane, low=self.low, high=self.high)
+        rows = Rows(self.rng, self.rows_a_pane, low=self.low, high=self.high, west_odds=self.west_odds)
         self.scored[pane], self.matured[pane] = rows.cells()
         blob = self.matured[pane].pack()
         self.chains[pane] = chained(self.chains.get(pane - 1, ""), blob)
