@@ -19,12 +19,13 @@ from stream_calib.snapshot.decision_log import DecisionLog
 from stream_calib.windows.shard_store import Progress
 from workers.alert_listing import hook_rows, open_rows
 from workers.deployment import State, open_board, open_deployment_store, open_gaps, open_log, state_of
+from workers.detector_facts import detector_facts
 from workers.input_lags import input_lags
 from workers.status_board import StatusBoard
 from workers.totals import OutcomeTotals
 
 _DAY_MS = 86_400_000
-_FIELDS = ("generation", "first_pane", "closed", "matured", "decided", "open_request", "current")
+_FIELDS = ("generation", "first_pane", "closed", "matured", "decided", "open_request", "current", "detector")
 
 
 class DeploymentStatus:
@@ -108,6 +109,13 @@ class _ModelStatus:
             "outcomes": outcomes,
             "unmatched": self._outcomes.unmatched(),
             "coverage": self._outcomes.coverage()._asdict(),
+            "detectors": detector_facts(
+                fields["detector"],
+                None if fields["decided"] is None else int(fields["decided"]),
+                fields["current"] or None,
+                state.snapshots,
+                self._config,
+            ),
             "alerts": open_rows(state.store, silences),
             "alerts_to_send": waiting(state.store),
             "processes": _plain_processes(state.board, now_ms),

@@ -69,6 +69,9 @@ def _head(facts: dict[str, Any], now_ms: int) -> Table:
     if scored:
         share = f"{coverage['labelled'] / scored:.1%} of {scored:,} scores"
         head.add_row("labelled", f"{share} in the last {coverage['panes']} matured panes")
+    if facts["detectors"] is not None:
+        for name, said in detector_rows(facts["detectors"]):
+            head.add_row(name, said)
     return head
 
 
@@ -76,6 +79,32 @@ def _shadow_gain(shadow: Mapping[str, Any]) -> str:
     if shadow["figures"] is None:
         return f"no figures, {shadow['error']}"
     return "gain a row " + gain_text(ShadowFigures(**shadow["figures"]))
+
+
+_WAITS = {
+    "settled": "nothing asks for one",
+    "maturing": "waits for the labels of the scores that moved",
+    "cooling_down": "waits for refit.cooldown",
+    "waiting_for_labels": "waits for refit.min_new_labels",
+    "armed": "asked for with the next pane",
+}
+
+
+def detector_rows(detectors: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Names of rows and what they say."""
+    rows = []
+    for name, watched in (("outcomes", detectors["outcomes"]), ("labels by group", detectors["labels"])):
+        if watched is None:
+            rows.append((name, "not watched yet: needs a snapshot with three whole drift.psi_window behind it"))
+            continue
+        said = f"{watched['cells']} cells watched, "
+        said += f"in alarm: {', '.join(watched['in_alarm'])}" if watched["in_alarm"] else "none in alarm"
+        if watched["closest"] is not None:
+            said += f"; closest: {watched['closest']}, with {watched['evidence']:.0%} of an alarm's evidence"
+        rows.append((name, said))
+    if detectors["psi_in_alarm"]:
+        rows.append(("scores that moved", ", ".join(detectors["psi_in_alarm"])))
+    return [*rows, ("refit by drift", _WAITS[detectors["trigger"]])]
 
 
 def _events(facts: dict[str, Any]) -> Table:

@@ -39,6 +39,7 @@ _FACTS: dict[str, Any] = {
     "clocks_ms": {"scores": 0, "labels": 60_000},
     "watermarks_ms": {"scores": 0, "labels": 30_000},
     "coverage": {"panes": 0, "labelled": 0, "unlabelled": 0},
+    "detectors": None,
     "alerts_to_send": 0,
     "open_request": None,
     "refits": {},
