@@ -26,7 +26,7 @@ _EVERY_MS = 10_000
 _DAY_MS = 86_400_000
 _CLOSES_AT = 0.5
 """Of the threshold at which it opens."""
-_NEEDED = ("current", "closed", "first_pane")
+_NEEDED = ("current", "first_pane")
 
 
 class ModelConditions:
@@ -67,7 +67,8 @@ class ModelConditions:
     def look(self, now_ms: int, score_watermark_ms: int | None, last_scored_pane: int | None) -> None:
         """Opens, updates or closes the alerts where it is time to. `now_ms`: wall time; `last_scored_pane`: the last
         pane with a score. Raises StateUnavailableError."""
-        if now_ms - self._looked_at_ms < _EVERY_MS:
+        is_off = self._most_silent_ms is None and self._oldest_ms is None
+        if is_off or now_ms - self._looked_at_ms < _EVERY_MS:
             return
         self._looked_at_ms = now_ms
         if score_watermark_ms is None or last_scored_pane is None or score_watermark_ms >= self._ended_ms:

@@ -88,6 +88,8 @@ class RejectedShares:
         self._share, self._window_ms = conditions.rejected_share, conditions.rejected_window_ms
         self._dead_letters = config.topics.dead_letters
         self._of: dict[str, deque[_Window]] = {topic: deque() for topic in topics}
+        self._read, self._rejected = Counter[str](), {topic: Counter[str]() for topic in topics}
+        """Sums over the window, by topic."""
         self._counts: dict[tuple[str, str, str], tuple[int, Counter[str]]] = {}
         """(role, member, topic) -> records read and rejected, as the process said last."""
         self._began_ms: int | None = None
@@ -114,18 +116,20 @@ class RejectedShares:
                 key, now = (status.role, status.member, topic), (counts["read"], Counter[str](counts["rejected"]))
                 self._counts[key] = now
                 then = before.get(key, now)
-                read[topic] += now[0] - then[0]
+                read[topic] += max(0, now[0] - then[0])
                 rejected[topic] += now[1] - then[1]
         for topic, windows in self._of.items():
             windows.append(_Window(now_ms, read[topic], rejected[topic]))
+            self._read[topic] += read[topic]
+            self._rejected[topic].update(rejected[topic])
             while windows[0].time_ms <= now_ms - self._window_ms:
-                windows.popleft()
+                gone = windows.popleft()
+                self._read[topic] -= gone.read
+                self._rejected[topic] -= gone.rejected
 
     def seen(self, topic: str, now_ms: int) -> Seen:
         """Over the window that ends now."""
-        windows = self._of[topic]
-        read = sum(window.read for window in windows)
-        reasons = sum((window.rejected for window in windows), Counter[str]())
+        read, reasons = self._read[topic], self._rejected[topic]
         rejected = sum(reasons.values())
         share = rejected / read if read else 0.0
         level: Level = level_of(share, self._share, self._share / 2)
