@@ -9,13 +9,13 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from stream_calib import fault_points, metrics
 from stream_calib.alerts.acknowledgement import FIELD as ACKNOWLEDGED
 from stream_calib.alerts.acknowledgement import Acknowledged
 from stream_calib.alerts.delivery_choice import Acknowledgement, Choice, News, acknowledgements, choose, together
-from stream_calib.alerts.delivery_ledger import Ledger, field_of
+from stream_calib.alerts.delivery_ledger import GivenUpReason, Ledger, field_of
 from stream_calib.alerts.delivery_pace import Backoff, TokenBucket
 from stream_calib.alerts.delivery_sender import Sender
 from stream_calib.alerts.hooks.port import Delivery, Hook, Message
@@ -60,6 +60,8 @@ class HookDelivery:
         """Deduplication keys of alerts that were rejected together with others: each is tried by itself."""
         self._tried: dict[str, int] = {}
         """Deduplication key -> number of the attempt for it alone, since the receiver last took something."""
+        for reason in get_args(GivenUpReason):
+            metrics.ALERTS_GIVEN_UP.labels(self.name, reason)  # there from the start, so that the first one is seen
         self._failure = ""
         """What the receiver said last, while it takes nothing."""
 

@@ -20,15 +20,19 @@ Fields in use (all text; a missing field reads as None)
 | inputs | number of entries of the list `inputs` |
 | token:<lease> | fencing token of the last owner of a lease |
 | late_labels, no_scores, snapshot_too_old, rolled_back | what was told last of the alert (alerts/standing.py) |
-| outbox_sent | number of entries of `outbox` that were delivered |
+| outbox_sent, outbox_passed | number of entries of `outbox` that are in the topic; that are of times that are over |
+| hook:<hook> | number of entries of `outbox` that the hook has taken over, and how often its record has changed |
+| acknowledged | alerts that somebody has taken on (alerts/acknowledgement.py) |
 | from:<list> | number of entries that were dropped from the list's beginning; missing: none |
 | kept | the oldest pane whose blobs are kept, and what those before it summed to (refit/retention.py) |
 | checkpoint | the last pane and the hash of the blob `evidence` (refit/checkpoint.py) |
 
 Lists: `inputs` (input partitions with their first marks), `decisions` (decision log), `history` (snapshot pointer
-moves), `outbox` (alert events), `reports` (gate reports). An entry keeps its number when those before it are dropped.
+moves), `outbox` (alert events), `given_up` (alert events that a hook will not be told), `reports` (gate reports). An
+entry keeps its number when those before it are dropped.
 Blobs: `scored:<pane>`, `matured:<pane>` (packed cells), `pane:<pane>` (pane record, JSON), `snapshot:<version>`,
-`evidence` (checkpoint of what refits are made from), `folded:<list>` (what the dropped entries of a list left behind).
+`evidence` (checkpoint of what refits are made from), `folded:<list>` (what the dropped entries of a list left behind),
+`hook:<hook>` (what a hook is owed, alerts/delivery_ledger.py).
 The signature dictionary is split by epochs of event time, so that it can be dropped with the panes that name it.
 """
 
