@@ -18,9 +18,14 @@ def ask(state: StateStore, name: str, parent: str | None) -> Request:
     return made
 
 
-def write(state: StateStore, entry: Request | Expired, decided: int) -> bool:
-    """The closer's compare-and-set; False where the log has moved."""
+_NOW = "as it is now"
+
+
+def write(state: StateStore, entry: Request | Expired, decided: int, tip: str | None = _NOW) -> bool:
+    """The closer's compare-and-set; False where the log has moved, since `tip` where it is given."""
     fields, log = LogReader(state).read(("decided",))
+    if tip not in (_NOW, fields["tip"]):
+        return False
     encoded = entry.encode()
     after = {
         "decided": str(decided),
