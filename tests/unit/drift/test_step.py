@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_calib.drift.outcome_step import PaneOutcomes
 from stream_calib.drift.policy import Asked, TriggerConfig
 from stream_calib.drift.psi import PsiReference, ReferenceGroup
 from stream_calib.drift.psi_alert import PsiFacts
+from stream_calib.drift.residual import ResidualSums, WatchedCells
 from stream_calib.drift.step import (
     VOCABULARY_CALM_PANES,
     DetectorState,
@@ -100,6 +102,93 @@ def test_a_psi_alarm_asks_when_the_panes_it_saw_are_mature() -> None:
     asked = [r.request for r in play([SAME] * 6 + [MOVED] * 6)]
     # Alarm with pane 7 about closed pane 10; cooldown (6 panes after pane 0) and labels are long satisfied.
     assert [(pane, a) for pane, a in enumerate(asked, 1) if a] == [(10, Asked("structure", "psi"))]
+
+
+WATCHED = WatchedCells(["all"], np.array([0]), np.array([0.01]), np.ones(1), 50.0)
+
+
+def outcomes(positives: int) -> PaneOutcomes:
+    """Of 40 labelled rows that were served .2."""
+    sums = ResidualSums(np.array([0]), np.array([0.2]), np.array([40]), np.array([positives]))
+    return PaneOutcomes("v1", WATCHED, sums)
+
+
+def watched(looks: list[Any], positives: int, *, horizon_panes: int = 3) -> list[StepResult]:
+    """The steps of panes 1, 2, ...; outcomes are watched."""
+    config = replace(CONFIG, horizon_panes=horizon_panes)
+    state = step(DetectorState(), facts(0, reference=None), config).state
+    state = replace(state, trigger=replace(state.trigger, last_structure_pane=0))
+    results = []
+    for pane, psi_counts in enumerate(looks, 1):
+        made = facts(pane, psi_counts)
+        assert made.psi is not None
+        made = replace(made, psi=replace(made.psi, newest=pane + horizon_panes), outcomes=outcomes(positives))
+        results.append(step(state, made, config))
+        state = results[-1].state
+    return results
+
+
+def test_a_psi_alert_says_whether_outcomes_moved_too_once_its_pane_is_mature() -> None:
+    # Opened with pane 2 about closed pane 5.
+    results = watched([SAME, *[MOVED] * 6], positives=8)
+    assert changes(results) == [(2, "psi", "open"), (5, "psi", "update")]
+    update = results[4].alerts[0]
+    assert update.evidence == {"open_groups": 1, "diagnosis": "covariate_shift"}
+    assert update.diagnosis == "the scores of all moved, and outcomes are still what is served"
+    assert update.since_pane == 5
+    off = watched([SAME, *[MOVED] * 6], positives=30)
+    said = [a for r in off for a in r.alerts if a.kind == "psi"]
+    assert [a.state for a in said] == ["open", "update"]
+    assert said[1].evidence["diagnosis"] == "concept_drift"
+
+
+def test_a_psi_alert_that_closes_before_or_of_which_nobody_watches_outcomes_says_nothing_of_them() -> None:
+    assert changes(watched([MOVED, MOVED, SAME, SAME, SAME], positives=8)) == [(1, "psi", "open"), (3, "psi", "close")]
+    assert changes(play([MOVED] * 6)) == [(1, "psi", "open")]
+
+
+def test_two_news_of_one_pane_are_one_event() -> None:
+    results = watched([MOVED, MOVED, MOVED, BOTH_MOVED], positives=8)
+    assert changes(results) == [(1, "psi", "open"), (4, "psi", "update")]
+    update = results[3].alerts[0]
+    assert set(update.evidence["groups"]) == {"all", "a=x"}
+    assert update.evidence["diagnosis"] == "covariate_shift"
+    assert update.diagnosis.endswith("; the scores of all, a=x moved, and outcomes are still what is served")
+
+
+def test_without_a_horizon_it_is_said_at_once() -> None:
+    assert changes(watched([MOVED, MOVED], positives=8, horizon_panes=0)) == [(1, "psi", "open")]
+    results = watched([MOVED], positives=8, horizon_panes=0)
+    assert results[0].alerts[0].evidence["diagnosis"] == "covariate_shift"
+
+
+def test_outcomes_and_coverage_of_a_pane_without_its_labels_are_not_judged() -> None:
+    state = step(DetectorState(), replace(facts(0), outcomes=outcomes(9), scores=outcomes(9)), CONFIG).state
+    missing = replace(facts(1, labelled=0), outcomes=outcomes(39), scores=outcomes(39))
+    after = step(state, missing, CONFIG).state
+    assert (after.outcomes, after.selection) == (state.outcomes, state.selection)
+    there = step(state, replace(missing, counts=facts(1).counts), CONFIG).state
+    assert there.outcomes != state.outcomes
+    assert there.selection != state.selection
+
+
+def test_an_alarm_of_outcomes_asks_when_cooldown_and_labels_allow_it() -> None:
+    results = watched([SAME] * 10, positives=30)
+    assert [
+        pane for pane, r in enumerate(results, 1) for a in r.alerts if a.kind == "residual" and a.state == "open"
+    ] == [1]
+    # 45 labelled rows a pane, 100 are needed; the cooldown of 6 panes is from pane 0 on.
+    asked = [pane for pane, r in enumerate(results, 1) if r.request == Asked("structure", "residual")]
+    assert asked[0] == 6
+
+
+def test_what_came_later_leaves_no_trace_where_it_is_not_used() -> None:
+    document = step(DetectorState(), facts(0), CONFIG).state.to_json()
+    assert set(document) == {"coverage", "trigger", "psi_open", "psi_since", "outage_open"}
+    assert "residual_pane" not in document["trigger"]
+    used = step(DetectorState(), replace(facts(0), outcomes=outcomes(9), scores=outcomes(9)), CONFIG).state
+    assert set(used.to_json()) == set(document) | {"outcomes", "selection"}
+    assert DetectorState.from_json(json.loads(json.dumps(used.to_json()))) == used
 
 
 def test_label_outage_opens_once_closes_once_and_gives_no_refit_rows() -> None:
