@@ -29,8 +29,8 @@ from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.port import Log
 from stream_calib.windows.state_store import StateStore
 from workers.deployment import open_log, open_state
+from workers.garbage_collection import collect_seldom
 from workers.monitor import Monitor
-from workers.run import collect_seldom
 from workers.topic_setup import create_topics
 
 LogKind = Literal["embedded", "kafka", "librdkafka"]

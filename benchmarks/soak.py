@@ -6,8 +6,8 @@
 
 calibrate, monitor, refit and alert run as processes of their own over a log and a server for the state, all of which
 this starts and ends. First a trial: how many scores a second, each with its label, the service works off from a
-backlog. Then half as many, while event time runs an hour a second: panes of six hours, so that refits, swaps and whole
-windows of panes come within minutes. Judged by the second half of the run (its last third for lag and latency):
+backlog. Then half as many, while event time runs two hours a second: panes of six hours, so that refits, swaps and
+whole windows of panes come within minutes. Judged by the second half of the run (its last third for lag and latency):
 
 * resident memory of a process is flat when it is not shown to grow by more than 2 % an hour (lower end of a one-sided
   95 % interval of a line through means of ten blocks) and that line rises by 1 % at most; a rise of a third of a
@@ -16,8 +16,8 @@ windows of panes come within minutes. Judged by the second half of the run (its 
 * the 99th percentile of latency is within a quarter of that of the middle third;
 * another snapshot came to serve at least once.
 
-Windows that are not full yet grow: refits look at 28 days, which pass in 11 minutes. So only a run of 20 minutes or
-more says something of the memory of monitor and refit.
+Windows that are not full yet grow: refits look at 28 days, panes stay for 32, which pass in six and a half minutes. So
+only a run of 20 minutes or more says something of the memory of monitor, refit and the server.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(
     minutes: Annotated[float, typer.Option(min=1.0, help="Of load, after the trial")] = 20.0,
     rate: Annotated[float, typer.Option(min=0, help="Scores a second; 0: half of what the trial shows")] = 0.0,
     log: Annotated[LogKind, typer.Option(help="log.kind")] = "kafka",
-    hours_a_second: Annotated[float, typer.Option(min=0.1, help="Speed of event time")] = 1.0,
+    hours_a_second: Annotated[float, typer.Option(min=0.1, help="Speed of event time")] = 2.0,
     every: Annotated[float, typer.Option(min=0.5, help="Seconds between two samples")] = 3.0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write figures and samples there too")] = None,
     svg_file: Annotated[Path | None, typer.Option("--svg", help="Draw the samples there")] = None,

@@ -41,7 +41,8 @@ _LOOK_EVERY_S = 0.1
 
 
 def configuration(kind: LogKind, log_url: str, state_url: str) -> dict[str, Any]:
-    """Panes of six hours and refits every day or two, in historical event time; everything in windows of days."""
+    """Panes of six hours and refits every day or two, in historical event time; everything in windows of days, and what
+    is kept for later no longer than refits need it: so that all that may grow is full before half of a run is over."""
     names = ("scores", "labels", "calibrated", "blocks", "dead_letters", "alerts")
     where = {"url": log_url} if kind == "embedded" else {"bootstrap_servers": log_url}
     return {
@@ -65,6 +66,7 @@ def configuration(kind: LogKind, log_url: str, state_url: str) -> dict[str, Any]
             "idle_timeout": "off",
         },
         "refit": {"max_age": "2d", "level_cadence": "12h", "min_rows": 5_000, "min_new_labels": 1_000},
+        "retention": {"archive": "32d", "publications": 20},
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import signal
@@ -20,6 +19,7 @@ from stream_calib.config_identity import configured_keys
 from stream_calib.errors import StreamCalibError
 from workers.alert import AlertDelivery
 from workers.calibrate import Calibrate
+from workers.garbage_collection import COLLECT_EVERY_S, collect_seldom, give_back_memory
 from workers.health import Health, Watchdog, stack_of
 from workers.http_server import HttpServer
 from workers.monitor import Monitor
@@ -42,7 +42,6 @@ _IDLE_WAIT_S = {"calibrate": 0.05, "monitor": 0.01, "refit": 0.02, "alert": 0.1,
 _STOP_WITHIN_S = 20.0
 _LOOK_AT_PARENT_S = 1.0
 _LOOK_AT_STOP_S = 0.1
-_COLLECT_AFTER_OBJECTS = 50_000
 
 STOP_WITH_PARENT = "STREAM_CALIB_STOP_WITH_PARENT"
 """Environment variable: id of the process that started this one, which ends when that one is gone."""
@@ -134,22 +133,15 @@ def _end(loops: Sequence[RoleLoop]) -> None:
         os._exit(1)
 
 
-def collect_seldom() -> None:
-    """A batch is freed by its reference counts. By default the garbage collector looks through it again and again while
-    it is made, and with it through all that was imported: 4 us a record of the 14 that calibrate takes."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER_OBJECTS, 20, 20)
-
-
 def _wait(stop: threading.Event) -> None:
     """Until asked to stop; or orphaned, where the parent asked for that: it may be killed with no chance to stop us."""
-    if not (parent_id := os.environ.get(STOP_WITH_PARENT)):
-        stop.wait()
-        return
-    parent = int(parent_id)  # it may be gone before we come here, so it cannot be asked for now
-    while not stop.wait(_LOOK_AT_PARENT_S) and os.getppid() == parent:
-        pass
+    # By its id in the environment: it may be gone before it could be asked for here.
+    parent = os.environ.get(STOP_WITH_PARENT)
+    collected = time.monotonic()
+    while not stop.wait(_LOOK_AT_PARENT_S) and not (parent and os.getppid() != int(parent)):
+        if time.monotonic() - collected >= COLLECT_EVERY_S:
+            give_back_memory()
+            collected = time.monotonic()
     stop.set()
 
 
