@@ -31,7 +31,7 @@ from stream_calib.events.control import clock_record
 from stream_calib.transport.port import Log, Outgoing, StartAt
 from workers.deployment import open_log
 
-LABEL_AFTER_S = 6.0
+LABEL_AFTER_S = 3.0
 """Seconds on the wall."""
 _TICK_S = 0.02
 _CARRIERS, _ORIGINS = 16, 3
