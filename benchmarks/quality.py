@@ -1,6 +1,6 @@
 """What calibrators are worth on real data: log-loss, Brier score, AUC and worst group error, beside MCGrad.
 
-    python benchmarks/quality.py                      # all three parts, about an hour with one thread
+    python benchmarks/quality.py                      # all parts, about an hour with one thread
     python benchmarks/quality.py --only packaged      # minutes
     python benchmarks/quality.py --only flights --days 120 --mcgrad none
     python benchmarks/quality.py --json quality.json
@@ -10,6 +10,7 @@
   from the fifteenth day on. The service itself, which refits daily, is shown beside them.
 * packaged: what scikit-learn ships, scored by naive Bayes and by a forest; calibrators are cross-validated.
 * fusion: two badly scaled models of the digits, one by one and together.
+* perfect: what the service costs on flights whose labels are drawn from their scores.
 
 Intervals are of 95 %, by a bootstrap of days (flights) or of samples. `difference` is that of the log-loss to
 Multicalibrator's, or to the best fusion's, in the same draws. MCGrad gets an environment of its own, made once with
@@ -42,6 +43,7 @@ from benchmarks.quality_flights import HALF_LIFE_DAYS, flights_task, service_ans
 from benchmarks.quality_fusion import BEST, fusion_answers
 from benchmarks.quality_methods import MULTICALIBRATOR, OWN, answers_of, answers_of_mcgrad
 from benchmarks.quality_packaged import packaged_tasks
+from benchmarks.quality_perfect import GOAL, excess_on_perfect_score
 from stream_calib.errors import FitError
 
 COLUMNS = {
@@ -51,6 +53,7 @@ COLUMNS = {
     "auc": ("AUC", 4),
     "worst_group_error_percent": ("worst group error, %", 2),
 }
+Only = Literal["all", "flights", "packaged", "fusion", "perfect"]
 Step = Callable[[str], None]
 Answers = Mapping[str, NDArray[np.float64]]
 Result = dict[str, dict[str, Figure]]
@@ -58,7 +61,7 @@ Result = dict[str, dict[str, Figure]]
 
 
 def main(
-    only: Annotated[Literal["all", "flights", "packaged", "fusion"], typer.Option(help="One part alone")] = "all",
+    only: Annotated[Only, typer.Option(help="One part alone")] = "all",
     days: Annotated[int, typer.Option(min=30, help="Days of the year of flights")] = 365,
     every_days: Annotated[int, typer.Option(min=1, help="Days from refit to refit")] = 7,
     mcgrad: Annotated[
@@ -70,11 +73,12 @@ def main(
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there too")] = None,
 ) -> None:
-    """Measures what calibrators are worth on the flights, on packaged data sets, and in fusion.
+    """Measures what calibrators are worth on the flights, on packaged data sets, in fusion, and on a perfect score.
 
     Examples: `--only packaged`; `--only flights --days 120 --mcgrad none`.
     """
     console, results = Console(), dict[str, Result]()
+    excess: Figure | None = None
     with Bar(
         SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
     ) as bar:
@@ -84,7 +88,7 @@ def main(
             bar.update(shown, description=what)
 
         made: tuple[How, McGrad] | None = None
-        if mcgrad != "none" and only != "fusion":
+        if mcgrad != "none" and only not in ("fusion", "perfect"):
             step("the environment of MCGrad")
             made = mcgrad, McGrad(environment or default_environment())
         if only in ("all", "fusion"):
@@ -102,8 +106,12 @@ def main(
                 task = flights_task(every_days, days, half_life_days)
                 seldom = flights_task(mcgrad_every_days, days, half_life_days)
                 results[task.name] = judged_flights(task, seldom, mcgrad_every_days, service, made, step, console)
+        if only in ("all", "perfect"):
+            step("a perfect score")
+            excess = excess_on_perfect_score(days)
+            console.print(f"excess log-loss on a perfect score: {excess.text(5)}, goal <= {GOAL}")
     if json_file is not None:
-        json_file.write_text(json.dumps(document(results), indent=2) + "\n")
+        json_file.write_text(json.dumps(document(results, excess), indent=2) + "\n")
 
 
 def judged_task(task: Task, mcgrad: tuple[How, McGrad] | None, step: Step, console: Console) -> Result:
@@ -169,8 +177,8 @@ def show(console: Console, name: str, result: Result) -> None:
     console.print(table)
 
 
-def document(results: Mapping[str, Result]) -> dict[str, dict[str, object]]:
-    """As every benchmark writes it; nothing here has a goal. Ratios: each method's log-loss by the raw score's."""
+def document(results: Mapping[str, Result], excess: Figure | None) -> dict[str, dict[str, object]]:
+    """As every benchmark writes it. Ratios: each method's log-loss by the raw score's."""
     measured: dict[str, object] = {}
     ratios: dict[str, object] = {}
     for task, result in results.items():
@@ -180,7 +188,12 @@ def document(results: Mapping[str, Result]) -> dict[str, dict[str, object]]:
         }
         raw = next(iter(result.values()))["log_loss"].value
         ratios[task] = {method: found["log_loss"].value / raw for method, found in result.items()}
-    return {"measured": measured, "ratios": ratios, "goals": {}}
+    goals: dict[str, object] = {}
+    if excess is not None:
+        name = "excess log-loss on a perfect score"
+        measured[name] = [excess.value, excess.low, excess.high]
+        goals[name] = {"goal": GOAL, "value": excess.value, "met": excess.value <= GOAL}
+    return {"measured": measured, "ratios": ratios, "goals": goals}
 
 
 if __name__ == "__main__":

@@ -53,6 +53,11 @@ def figures(rows: Rows, probability: NDArray[np.float64], reference: NDArray[np.
     return found
 
 
+def mean_of_blocks(values: NDArray[np.float64], block: NDArray[np.int64]) -> Figure:
+    """The mean of values (n,), with its interval by blocks (n,)."""
+    return Figure(float(values.mean()), *_Blocks(block).of_mean(values))
+
+
 class _Blocks:
     """Draws of as many blocks as there are, with replacement; the same in every use."""
 

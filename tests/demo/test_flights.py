@@ -58,3 +58,15 @@ def test_a_part_of_the_events_is_the_same_part_of_all_events(flights: Flights) -
     assert [e["ts"] for e in events] == flights.score_time_ms[day.scores].tolist()
     first = next(flights.label_events(slice(5, 6)))
     assert msgspec.json.decode(first)["event_id"] == flights.event_id[flights.label_row[5]]
+
+
+def test_hours_are_the_same_days_in_24_pieces(flights: Flights) -> None:
+    days, hours = flights.days(), flights.periods(DAY_MS // 24)
+
+    assert len(hours) == 24 * len(days)
+    assert [h.end_ms for h in hours[:-1]] == [h.start_ms for h in hours[1:]]
+    for i, day in enumerate(days):
+        first, last = hours[24 * i], hours[24 * i + 23]
+        assert (first.start_ms, last.end_ms) == (day.start_ms, day.end_ms)
+        assert (first.scores.start, last.scores.stop) == (day.scores.start, day.scores.stop)
+        assert (first.labels.start, last.labels.stop) == (day.labels.start, day.labels.stop)
