@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -139,6 +141,34 @@ def test_incomplete_panes_are_left_out_of_fit_and_marked_for_the_gate() -> None:
         made.advance(pane, rows.cells()[1].pack())
         assert made.gate_panes[-1].complete == (pane != FIRST_PANE + 30)
         assert (made.fit_rows > before) == (pane != FIRST_PANE + 30)
+
+
+@pytest.mark.parametrize("derived", [[], ["hour_of_day"]])
+def test_past_windows_hold_the_outcomes_of_complete_panes_by_derived_values(derived: list[str]) -> None:
+    rng = np.random.default_rng(3)
+    made, settings_of = config(), {"derived": derived, "zone": "UTC"}
+    made = made.model_copy(update={"scores": made.scores.model_copy(update=settings_of)})
+    evidence, broken = Evidence(FIRST_PANE, made), FIRST_PANE + 30
+    panes: dict[int, MaturedCells] = {}
+    for pane in range(FIRST_PANE, FIRST_PANE + 60):
+        rows = Rows(rng, 50)
+        if pane == broken:
+            rows.label[:] = -1
+        panes[pane] = rows.cells()[1]
+        evidence.advance(pane, panes[pane].pack())
+    first, second = evidence.windows
+    assert [g.pane for g in first.outcomes] == (list(range(FIRST_PANE, FIRST_PANE + 24)) if derived else [FIRST_PANE])
+    assert len(second.outcomes) == (23 if derived else 1)
+    for window, start in ((first, FIRST_PANE), (second, FIRST_PANE + 24)):
+        found = MaturedCells.merge([g.cells for g in window.outcomes])
+        kept = [
+            replace(c, unit_bucket=c.unit_bucket * 0)
+            for p, c in panes.items()
+            if start <= p < start + 24 and p != broken
+        ]
+        whole = MaturedCells.merge(kept)
+        assert found.pack() == whole.pack()
+        assert sum(g.winners for g in window.outcomes) == 50 * len(kept)
 
 
 def test_panes_come_in_order() -> None:
