@@ -1,19 +1,20 @@
 """Windows of labelled events of many equal groups, whose probabilities are known.
 
-Scores are drawn one by one and served as the probability at the centre of their grid bin. That is the truth, unless a
-change, a shock or dependence is asked for: so the null holds exactly, and counts by (group, grid bin) are all that a
-detector needs.
+Served is the probability at the centre of a score's grid bin. That is the truth, unless a change, a shock or dependence
+is asked for: so the null holds exactly, and counts by (group, grid bin) are all that a detector needs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from scipy.stats import beta
 
-from stream_calib.calibration.grid import CENTRE_LOG_ODDS, N_BINS, locate
+from stream_calib.calibration.grid import CENTRE_LOG_ODDS, EDGE_LOG_ODDS, locate
 
 LAWS: dict[str, tuple[float, float]] = {"Beta(2,8)": (2.0, 8.0), "Beta(1,19)": (1.0, 19.0), "Beta(2,2)": (2.0, 2.0)}
 GROUPS = 50
@@ -49,15 +50,18 @@ def draw(
 ) -> Windows:
     """`shift` is added to every probability: one number, or one of each window (windows,). Events come in clusters of
     so many that share score and label; `per_window` of a group in a window."""
-    own = per_window // cluster
-    grid_bin = locate(rng.beta(*law, size=windows * groups * own))[0].astype(np.intp)
-    truth = SERVED[grid_bin] + np.repeat(np.broadcast_to(shift, windows), groups * own)
-    positive = rng.random(len(grid_bin)) < truth
-    place = np.repeat(np.arange(windows * groups) * N_BINS, own) + grid_bin
-    shape, slots = (windows, groups, N_BINS), windows * groups * N_BINS
-    labelled = np.bincount(place, minlength=slots).reshape(shape)
-    positives = np.bincount(place[positive], minlength=slots).reshape(shape)
-    return Windows(labelled * cluster, positives * cluster)
+    # Sums of what single events would give: labels of one grid bin are exchangeable.
+    clusters = rng.multinomial(per_window // cluster, _bin_shares(law), size=(windows, groups))
+    truth = np.minimum(SERVED + np.broadcast_to(shift, windows)[:, None, None], 1.0)
+    positives = rng.binomial(clusters, np.maximum(truth, 0.0))
+    return Windows(clusters * cluster, positives * cluster)
+
+
+@cache
+def _bin_shares(law: tuple[float, float]) -> NDArray[np.float64]:
+    """(402,) probability of each grid bin."""
+    inner = np.concatenate([[0.0], expit(EDGE_LOG_ODDS[1:-1]), [1.0]])
+    return np.concatenate([[0.0], np.diff(beta.cdf(inner, *law)), [0.0]])
 
 
 def residuals(
