@@ -222,7 +222,11 @@ class DriftSection(Section):
     min_mass: float = Field(
         default=0.01, gt=0, lt=1, description="gamma: groups of smaller mass are not watched on their own"
     )
-    false_alarm_days: float = Field(default=30, gt=0, description="At most one false refit alarm in so many days")
+    false_alarm_days: float = Field(
+        default=30,
+        gt=0,
+        description="At most one false alarm that asks for a refit in so many days, of outcomes and of PSI each",
+    )
     page_days: float = Field(default=365, gt=0, description="At most one false page in so many days")
     tolerance: float = Field(
         default=0.0,
