@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -15,7 +16,7 @@ from stream_calib.errors import SnapshotError, StateError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.refit.shadow_evaluation import ShadowEvaluation
-from stream_calib.snapshot.decision_log import DecisionLog
+from stream_calib.snapshot.decision_log import DecisionLog, Settled
 from stream_calib.windows.shard_store import Progress
 from workers.alert_listing import hook_rows, open_rows
 from workers.deployment import State, open_board, open_deployment_store, open_gaps, open_log, state_of
@@ -82,7 +83,8 @@ class _ModelStatus:
     def facts(self, now_ms: int, progress: Sequence[Progress], silences: Sequence[Silence]) -> dict[str, Any]:
         state, windows = self.state, self._config.windows
         fields = state.store.read(_FIELDS)
-        reports, log = state.snapshots.reports(), state.snapshots.log()
+        log = state.snapshots.log()
+        refits = Counter(entry.outcome for entry in log.entries if isinstance(entry, Settled))
         published = [move for move in state.snapshots.history() if move["what"] in ("publish", "rollback")]
         clocks = _clocks(progress)
         lateness = {"scores": windows.score_lateness_ms, "labels": windows.label_lateness_ms}
@@ -103,9 +105,7 @@ class _ModelStatus:
             "clocks_ms": clocks,
             "watermarks_ms": {side: None if ms is None else ms - lateness[side] for side, ms in clocks.items()},
             "open_request": fields["open_request"] or None,
-            "refits": {
-                outcome: sum(r.outcome == outcome for r in reports) for outcome in sorted({r.outcome for r in reports})
-            },
+            "refits": dict(sorted(refits.items())),
             "outcomes": outcomes,
             "unmatched": self._outcomes.unmatched(),
             "coverage": self._outcomes.coverage()._asdict(),

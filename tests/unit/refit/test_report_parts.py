@@ -88,7 +88,8 @@ def test_what_changes_for_whom() -> None:
     )
     found = changes_document(traffic)
     assert found is not None
-    assert (found.events, found.served, found.candidate) == (100, pytest.approx(0.35), pytest.approx(0.406))
+    assert found.events == 100
+    assert (found.served, found.candidate) == pytest.approx((0.35, 0.406))
     assert found.mean_absolute_shift == pytest.approx(0.064)
     assert [(moved.more_than, moved.share) for moved in found.moved] == [(0.01, 0.5), (0.05, 0.3), (0.1, 0.3)]
     assert [(group.name, group.served, group.candidate) for group in found.groups] == [("b", 0.5, 0.7), ("a", 0.2, 0.2)]
