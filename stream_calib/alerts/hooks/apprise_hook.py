@@ -76,7 +76,7 @@ class AppriseHook:
     def _environment(self) -> dict[str, str]:
         """What its libraries take their settings from."""
         environment = cleaned(os.environ)
-        # What this process finds, it finds; and nothing of the folder that it happens to be started in.
+        # It finds what this process finds; from Python 3.11 on nothing of the folder that it is started in.
         environment |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
         if authorities := self._hook.ca_file or ssl.get_default_verify_paths().cafile:
             environment |= {"REQUESTS_CA_BUNDLE": authorities, "SSL_CERT_FILE": authorities}

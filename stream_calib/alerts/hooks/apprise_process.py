@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import os
 import smtplib
-import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -43,7 +41,7 @@ class _Noted:
 def main() -> None:
     """Reads standard input, writes standard output."""
     given = json.load(sys.stdin)
-    logging.disable()
+    # Libraries write of what they are given; only the last line of the output is ours.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     sys.stdout.write("\n" + json.dumps(_sent(**given)))
 
@@ -133,15 +131,14 @@ def _note_http(noted: _Noted) -> None:
 
 
 def _note_smtp(noted: _Noted) -> None:
-    """What mail servers refuse; and their certificates are checked, which smtplib by itself does not do."""
-    ssl._create_stdlib_context = ssl.create_default_context  # type: ignore[attr-defined]  # smtplib asks for it there
+    """What mail servers refuse."""
 
     def note(code: int) -> None:
         noted.add(f"the mail server answered {code}", for_good=code >= 500)
 
     def step(original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         try:
-            refused = original(*given, **named)
+            found = original(*given, **named)
         except smtplib.SMTPRecipientsRefused as error:
             for code, _ in error.recipients.values():
                 note(code)
@@ -152,7 +149,10 @@ def _note_smtp(noted: _Noted) -> None:
         except (OSError, smtplib.SMTPException) as error:
             noted.add(f"the mail server could not be spoken to ({type(error).__name__})")
             raise
-        return refused
+        if isinstance(found, dict):  # of recipients that were refused while others were not
+            for code, _ in found.values():
+                note(code)
+        return found
 
     for name in ("connect", "starttls", "login", "sendmail"):
         _wrap(smtplib.SMTP, name, step)

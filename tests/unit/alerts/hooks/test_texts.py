@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from stream_calib.alerts.hooks.document import message_document, message_type
 from stream_calib.alerts.hooks.port import Message
-from stream_calib.alerts.hooks.texts import WHAT, as_html, plain, title
+from stream_calib.alerts.hooks.texts import WHAT, as_html, plain, runbook_link, title
 from stream_calib.alerts.model import AlertKind
 from tests.hook_messages import alert, message
 
@@ -20,6 +22,13 @@ FORMS = pytest.mark.parametrize("form", [plain, as_html], ids=["plain", "html"])
 
 def test_every_kind_has_words() -> None:
     assert set(WHAT) == set(get_args(AlertKind))
+
+
+def test_every_link_leads_to_a_section_of_the_run_book() -> None:
+    page = Path(__file__).parents[4] / "docs/operations.md"
+    headings = re.findall(r"^#+ (\S+)$", page.read_text(), re.MULTILINE)
+    links = [runbook_link(alert(kind), "docs/operations.md") for kind in get_args(AlertKind)]
+    assert [link for link in links if link.partition("#")[2] not in map(str.lower, headings)] == []
 
 
 def test_an_alert_in_full() -> None:
