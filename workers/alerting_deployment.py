@@ -1,5 +1,5 @@
-"""Alerts of the deployment that its monitors raise by themselves: clocks that stand, roles that are behind, records
-that are rejected.
+"""Alerts of the deployment that its monitors raise by themselves: labels that do not come, clocks that stand, roles
+that are behind, records that are rejected.
 
 Every few seconds one read of the alerts' fields and one of the deployment's own status board; all else the monitor has
 at hand. What needs wall time is looked at only where `serving.clock_records` is `wall`.
@@ -7,15 +7,16 @@ at hand. What needs wall time is looked at only where `serving.clock_records` is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from stream_calib.alerts.conditions import ConditionAlert, Seen
 from stream_calib.config import Config
-from stream_calib.transport.port import TopicPartition
+from stream_calib.transport.port import Log, TopicPartition
 from stream_calib.windows.state_store import StateStore
 from workers.alerting_inputs import StalledInputs
 from workers.alerting_processes import LaggingRole, RejectedShares
 from workers.input_reports import InputReport
+from workers.label_silence import LabelSilence
 from workers.status_board import MemberStatus, StatusBoard
 
 _EVERY_MS = 5_000
@@ -25,9 +26,19 @@ _ROLES = ("calibrate", "monitor")
 class DeploymentConditions:
     """Looked at by every monitor; the first one that sees a change writes it."""
 
-    def __init__(self, state: StateStore, board: StatusBoard, config: Config, sides: Mapping[str, str]) -> None:
-        """`state`, `board`: of the deployment. `sides`: topic that the monitor reads -> "s" or "l"."""
+    def __init__(
+        self,
+        log: Log,
+        state: StateStore,
+        board: StatusBoard,
+        config: Config,
+        sides: Mapping[str, str],
+        clock_ms: Callable[[], int],
+    ) -> None:
+        """`state`, `board`: of the deployment. `sides`: topic that the monitor reads -> "s" or "l". `clock_ms`: wall
+        time."""
         self._state, self._board = state, board
+        self._silence = LabelSilence(log, state, config, clock_ms)
         conditions, is_live = config.alerts.conditions, config.serving.clock_records == "wall"
         stalled_ms = conditions.watermark_stalled_ms if is_live else None
         self._stalled = None if stalled_ms is None else StalledInputs(config, sides, stalled_ms)
@@ -53,6 +64,7 @@ class DeploymentConditions:
         StalledInputs.
         """
         self._looked_at_ms = now_ms
+        self._silence.look()
         known = {(status.role, status.member): status for status in (*self._board.all(now_ms), *statuses)}
         seen = list(self._seen(now_ms, list(known.values()), reports, left_out))
         found = self._state.read([alert.field for alert, _ in seen])

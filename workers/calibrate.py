@@ -28,7 +28,6 @@ from workers.calibrate_transform import Calibrated, Transform
 from workers.deployment import connect_state, member_name, open_gaps, open_log, open_registry
 from workers.input_gaps import Gap, InputGaps, skippable
 from workers.input_metrics import InputMetrics
-from workers.input_waits import InputWaits
 from workers.rejects import RejectCounts
 from workers.role import Role, wall_clock_ms
 from workers.status_board import StatusBoard
@@ -90,8 +89,7 @@ class Calibrate(Role):
         self._log, self._consumer, self._models, self._status, self._gaps = log, consumer, models, status, gaps
         self._transform = Transform(self._config, models.admit)
         self._odd: dict[str, int] = {}
-        self._input_metrics = InputMetrics(self.name, log)
-        self._waits = InputWaits(self._config)
+        self._input_metrics = InputMetrics(self.name, log, self._config)
         self._opened.callback(self._input_metrics.close)
         self._passed.clear()
         self._fitting.clear()
@@ -260,13 +258,12 @@ class Calibrate(Role):
     def _report(self) -> None:
         now = self._clock_ms()
         if self._input_metrics.due(now):
-            positions = {p: self._consumer.position(p) for p in self._consumer.assignment()}
-            self._waits.note(now, positions, self._input_metrics.observe(now, positions, {}))
+            self._input_metrics.observe(now, {p: self._consumer.position(p) for p in self._consumer.assignment()}, {})
         self._status.report(self._models, self._facts)
 
     def _facts(self) -> dict[str, Any]:
         return {
             "partitions": sorted(str(p) for p in self._consumer.assignment()),
             **self._rejected.facts(),
-            **self._waits.facts(),
+            **self._input_metrics.facts(),
         }

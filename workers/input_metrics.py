@@ -1,12 +1,15 @@
-"""Where a role stands in its inputs, as metrics: how far behind their ends, and their clocks."""
+"""Where a role stands in its inputs: how far behind their ends, for how long, and their clocks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from stream_calib import metrics
+from stream_calib.config import Config
 from stream_calib.transport.port import Log, TopicPartition
 from stream_calib.windows.panes import ENDED_CLOCK_MS
+from workers.input_waits import InputWaits
 
 _EVERY_MS = 5_000
 
@@ -14,8 +17,8 @@ _EVERY_MS = 5_000
 class InputMetrics:
     """Exported for the partitions that this process reads; another one's are withdrawn."""
 
-    def __init__(self, role: str, log: Log) -> None:
-        self._role, self._log = role, log
+    def __init__(self, role: str, log: Log, config: Config) -> None:
+        self._role, self._log, self._waits = role, log, InputWaits(config)
         self._exported: set[TopicPartition] = set()
         self._at_ms = 0
 
@@ -25,8 +28,8 @@ class InputMetrics:
 
     def observe(
         self, now_ms: int, positions: Mapping[TopicPartition, int], clocks_ms: Mapping[TopicPartition, int | None]
-    ) -> dict[TopicPartition, int]:
-        """Asks the log for the ends, and returns them.
+    ) -> None:
+        """Asks the log for the ends.
 
         `positions`: next offset of each partition that is read now. `clocks_ms`: its largest accepted event time, where
         that is known. Raises TransportError where the log is away.
@@ -42,7 +45,11 @@ class InputMetrics:
                 metrics.INPUT_CLOCK_TIMESTAMP.labels(topic, number).set(clock_ms / 1000)
         self._withdraw(self._exported - positions.keys())
         self._exported = set(positions)
-        return ends
+        self._waits.note(now_ms, positions, ends)
+
+    def facts(self) -> dict[str, Any]:
+        """For the process's status: for how long records wait, as of the last look."""
+        return self._waits.facts()
 
     def close(self) -> None:
         """Nothing is read any more."""

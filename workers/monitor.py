@@ -40,8 +40,6 @@ from workers.deployment import (
 from workers.embedded_trimming import EmbeddedTrimming
 from workers.input_gaps import Gap, skippable
 from workers.input_metrics import InputMetrics
-from workers.input_waits import InputWaits
-from workers.label_silence import LabelSilence
 from workers.monitor_commits import PositionCommits
 from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
 from workers.monitor_models import MonitorModels
@@ -85,10 +83,8 @@ class Monitor(Role):
         self._log = log = self._opened.enter_context(open_log(config))
         self._partitions = InputPartitions(log, config)
         self._gaps = open_gaps(client, config)
-        deployment = open_deployment_store(client, config)
-        self._silence = LabelSilence(log, deployment, config, self._clock_ms)
-        self._conditions = DeploymentConditions(deployment, open_board(client, config), config, self._partitions.sides)
-        self._waits = InputWaits(config)
+        own = open_deployment_store(client, config), open_board(client, config)
+        self._conditions = DeploymentConditions(log, *own, config, self._partitions.sides, self._clock_ms)
         self._registry = open_registry(client, config)
         self._positions: dict[TopicPartition, int] = {}
         """Where the next poll begins: the least position over the model keys."""
@@ -112,7 +108,7 @@ class Monitor(Role):
         self._consumer = self._opened.enter_context(log.consumer(GROUP, self._partitions.topics, member=self._member))
         self._commits = PositionCommits(self._consumer, self._positions, self._clock_ms)
         self._trimming = EmbeddedTrimming(log, client, config, self._clock_ms)
-        self._input_metrics = InputMetrics(self.name, log)
+        self._input_metrics = InputMetrics(self.name, log, config)
         self._opened.callback(self._input_metrics.close)
 
     def step(self) -> bool:
@@ -143,12 +139,11 @@ class Monitor(Role):
             self._tell_rewinds(behind)
             if self._input_metrics.due(now):
                 clocks_ms = {p: self._models.clock_ms(self._partitions.keys[p]) for p in self._positions}
-                self._waits.note(now, self._positions, self._input_metrics.observe(now, self._positions, clocks_ms))
-            self._silence.look()
+                self._input_metrics.observe(now, self._positions, clocks_ms)
             self._reports.look_at(self._conditions, self._models)
             self._trimming.look(registered.known)
             self._gaps.close_past(now, self._settings.horizon_ms + self._settings.label_lateness_ms)
-        self._reports.exchange(self.name, self._rejected.facts() | self._waits.facts(), self._models)
+        self._reports.exchange(self.name, self._rejected.facts() | self._input_metrics.facts(), self._models)
         self._models.advance()
         # The poll has waited already.
         return True

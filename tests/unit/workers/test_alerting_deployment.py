@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from stream_calib.alerts.model import Alert
 from stream_calib.config import Config
-from stream_calib.transport.port import TopicPartition
+from stream_calib.transport.memory import MemoryLog
+from stream_calib.transport.port import Outgoing, TopicPartition
 from stream_calib.windows.memory_state import MemoryState
 from tests.outbox import alarms
 from workers.alerting_deployment import DeploymentConditions
@@ -41,8 +42,10 @@ class Deployment:
         base: dict[str, Any] = {"model": {"name": "m"}, "windows": {"horizon": "2h"}}
         self.config = Config.model_validate(base | sections)
         self.state, self.board = MemoryState(), Board()
-        self.monitors = [self.monitor(), self.monitor()]
         self.now_ms = BEGIN_MS
+        self.log = MemoryLog(now_ms=lambda: self.now_ms)
+        self.log.create_topic("labels", 1)
+        self.monitors = [self.monitor(), self.monitor()]
         self.reports: dict[TopicPartition, InputReport | None] = {}
         self.left_out: list[TopicPartition] = []
         self.members: dict[tuple[str, str], dict[str, Any]] = {}
@@ -52,7 +55,7 @@ class Deployment:
         self.at_ms: dict[str, int] = {}
 
     def monitor(self) -> DeploymentConditions:
-        return DeploymentConditions(self.state, self.board, self.config, SIDES)
+        return DeploymentConditions(self.log, self.state, self.board, self.config, SIDES, lambda: self.now_ms)
 
     def statuses(self) -> list[MemberStatus]:
         for _, member in self.members:
@@ -65,6 +68,7 @@ class Deployment:
         before = len(self.told())
         for _ in range(round(minutes * 6)):
             self.now_ms += 10_000
+            self.log.produce([Outgoing("labels", None, b"{}")])
             self.goes_on()
             for monitor in monitors or self.monitors:
                 if monitor.due(self.now_ms):

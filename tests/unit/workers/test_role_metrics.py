@@ -41,10 +41,11 @@ def test_lag_and_clock_are_told_of_the_partitions_that_are_read() -> None:
     log.create_topic("scores", 2)
     log.produce([Outgoing("scores", None, b"x", (), 0)] * 5)
     first, second = TopicPartition("scores", 0), TopicPartition("scores", 1)
-    seen = InputMetrics("r1", log)
+    seen = InputMetrics("r1", log, config_of())
     seen.observe(10_000, {first: 2, second: 0}, {first: 7_000, second: ENDED_CLOCK_MS})
     assert (clock(0), clock(1)) == (7, None), "the end of a topic is no time"
     assert (lag("r1", 0), lag("r1", 1)) == (3, 0)
+    assert seen.facts() == {"waits": {"scores-0": (3, 0, None)}}
     assert (seen.due(14_999), seen.due(15_000)) == (False, True)
     seen.observe(15_000, {first: 5}, {first: None})
     assert (lag("r1", 0), lag("r1", 1)) == (0, None)
