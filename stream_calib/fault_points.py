@@ -56,6 +56,7 @@ CALLS = {
     "alerts.send": "alerts of the outbox are written to their topic",
     "alerts.sent": "the outbox's position moves behind what was sent",
     "hooks.take": "a hook takes over what is new in an outbox",
+    "hooks.tell": "it is put on record what a hook is about to be told",
     "hooks.send": "a message is brought to a hook",
     "hooks.told": "it is put on record what a hook has been told",
 }

@@ -114,14 +114,17 @@ class HookDelivery:
     def _send(self, what: list[News] | Acknowledgement, now_ms: int) -> bool:
         if not self._bucket.has_one(now_ms):
             return False
-        self._bucket.take()
-        self._sent = what
         if isinstance(what, Acknowledgement):
             message = Message([what.alert], acknowledged_by=what.actor)
         else:
+            what = [news for news in what if self._ledgers[news.outbox].telling(news.events)]
+            if not what:
+                return True
             if len(what) == 1:
                 self._tried[what[0].dedup_key] = self._backoff.failures + 1
             message = Message([owed.alert for news in what for owed in news.events])
+        self._bucket.take()
+        self._sent = what
         self._sender.send(message)
         return True
 

@@ -164,6 +164,17 @@ class Ledger:
         fault_points.after("hooks.take")
         return written and bool(taken)
 
+    def telling(self, events: Collection[Owed]) -> bool:
+        """The hook is about to be told of them. From here on it may know of them, whatever is heard of it; False where
+        another process was first, and so it must not be told now."""
+        told = {owed.alert.dedup_key: 0 for owed in events if owed.alert.state != "close"} | self.told
+        if told == self.told:
+            return True
+        fault_points.before("hooks.tell")
+        written = self._write(self.position, self.owed, told)
+        fault_points.after("hooks.tell")
+        return written
+
     def delivered(self, events: Collection[Owed]) -> bool:
         """The hook has been told of them."""
         fault_points.before("hooks.told")
@@ -182,17 +193,18 @@ class Ledger:
         over = [o for o in owed if o.alert.dedup_key in old and o.key not in ends]
         if owed == self.owed and not over:
             return
-        # It may have been told: no answer is not a no.
-        told = self._told_after(over)
         gone = {o.key for o in over}
         self._write(
-            self.position, [o for o in owed if o.key not in gone], told, self._records(over, "too_old", detail, now_ms)
+            self.position,
+            [o for o in owed if o.key not in gone],
+            self.told,
+            self._records(over, "too_old", detail, now_ms),
         )
 
     def rejected(self, events: Collection[Owed], detail: str, now_ms: int) -> None:
-        """The receiver will never take them."""
-        ended = {o.alert.dedup_key for o in events if o.alert.state == "close"}
-        told = {key: time_ms for key, time_ms in self.told.items() if key not in ended}
+        """The receiver will never take them, so it does not know of what opened with them."""
+        unknown = {o.alert.dedup_key for o in events if o.alert.state != "update"}
+        told = {key: time_ms for key, time_ms in self.told.items() if key not in unknown}
         records = self._records(events, "rejected", detail, now_ms)
         self._write(self.position, self._without(events), told, records)
 

@@ -51,6 +51,7 @@ _OFTEN: dict[str, tuple[str, int]] = {
     "alerts.send": ("alert", 1),
     "alerts.sent": ("alert", 1),
     "hooks.take": ("alert", 1),
+    "hooks.tell": ("alert", 1),
     "hooks.send": ("alert", 1),
     "hooks.told": ("alert", 1),
 }
