@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from stream_calib.alerts.outbox import pass_over
+from stream_calib.alerts.outbox import take_place
 from stream_calib.config import Config
 from stream_calib.errors import StateError
 from stream_calib.events.contracts import ModelKey
@@ -47,7 +47,7 @@ def switch_to(client: RedisClient, config: Config, key: ModelKey, number: int) -
 
     Refused (StateError, with the lag) where it is more than a pane of event time behind the live one, or has no
     snapshot where that has one: outputs would be raw scores again. Its alerts up to here are of times that are over
-    and count as delivered.
+    and count as delivered; those that only the other one holds to be open are closed.
     """
     live, state = state_of(client, config, key), state_of(client, config, key, number)
     if number == live.number:
@@ -73,7 +73,7 @@ def switch_to(client: RedisClient, config: Config, key: ModelKey, number: int) -
             f"generation {number} of {key} has no snapshot yet, so its raw scores would be served; let `stream-calib"
             " state rebuild` go on until it has one, or lower refit.min_rows"
         )
-    pass_over(state.store)
+    take_place(state.store, live.store)
     live.directory.switch(live.number, number)
     return live.number
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from stream_calib import fault_points
 from stream_calib.alerts.model import Alert
-from stream_calib.snapshot.canonical import canonical_json
+from stream_calib.snapshot.canonical import canonical_json, content_id
 from stream_calib.windows.state_store import Commit, StateStore
 
 LIST = "outbox"
@@ -73,11 +73,24 @@ def waiting(state: StateStore) -> int:
     return max(0, state.length(LIST) - int(state.read([SENT])[SENT] or 0))
 
 
-def pass_over(state: StateStore) -> None:
-    """Counts all that is in the outbox as delivered, to the topic and to all hooks: it is of times that are over. Where
-    somebody delivers meanwhile, what is left stays to be delivered."""
+def take_place(state: StateStore, before: StateStore) -> None:
+    """The outbox takes the place of another one, of another generation. All that is in it is of times that are over,
+    and counts as delivered, to the topic and to all hooks; alerts that only the other one holds to be open are closed.
+    Where somebody delivers meanwhile, what is left stays to be delivered. Raises StateError where an entry is no
+    alert."""
     sent, end = state.read([SENT])[SENT], state.length(LIST)
-    state.commit(Commit(expect={SENT: sent}, fields={SENT: str(end), PASSED: str(end)}))
+    ours = open_alerts(state)
+    closes = [_closed(alert).encode() for key, alert in open_alerts(before).items() if key not in ours]
+    appends = {LIST: closes} if closes else {}
+    state.commit(Commit({SENT: sent}, {SENT: str(end), PASSED: str(end)}, appends))
+
+
+def _closed(alert: Alert) -> Alert:
+    why = (
+        "another generation of the state has taken the place of the one that raised it, and does not hold it to be open"
+    )
+    changed = {"id": content_id(alert.id, "close"), "state": "close", "evidence": {}, "diagnosis": why}
+    return alert.model_copy(update=changed)
 
 
 def open_alerts(state: StateStore, before: int | None = None) -> dict[str, Alert]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from stream_calib.alerts.model import Alert, AlertState, make_alert
 from stream_calib.config import Config
 from stream_calib.config_identity import semantic_content
 from stream_calib.config_models import ModelSection
@@ -250,9 +251,16 @@ def test_alerts_of_times_that_are_over_are_not_sent(m: Monitored) -> None:
     new = changed(m.config, horizon_ms=20_000)
     store = rebuilt(m, new).state.store
     waiting_before = len(store.entries("outbox", 0))
-    store.commit(Commit(appends={"outbox": [b"{}", b"{}"]}))
+    states: list[AlertState] = ["open", "close"]
+    events = [make_alert(A, "g", "psi", state, pane=1, since_ms=0, diagnosis="d") for state in states]
+    store.commit(Commit(appends={"outbox": [event.encode() for event in events]}))
+    m.state(A).store.commit(Commit(appends={"outbox": [events[0].encode()]}))
     switch_to(m.client, new, A, 1)
     assert store.read(("outbox_sent",)) == {"outbox_sent": str(waiting_before + 2)}
+    # What only the other generation holds to be open is closed.
+    (closing,) = [Alert.decode(entry) for entry in store.entries("outbox", waiting_before + 2)]
+    assert (closing.dedup_key, closing.state) == (events[0].dedup_key, "close")
+    assert closing.id not in {event.id for event in events}
     assert m.state(A).number == 1
 
 

@@ -11,7 +11,9 @@ from prometheus_client import REGISTRY
 from stream_calib.alerts.acknowledgement import acknowledge, acknowledged
 from stream_calib.alerts.delivery_ledger import given_up_of, owed_of
 from stream_calib.alerts.hooks.port import Delivery, Message
-from stream_calib.alerts.outbox import pass_over
+from stream_calib.alerts.outbox import take_place
+from stream_calib.windows.memory_state import MemoryState
+from stream_calib.windows.state_store import Commit
 from tests.unit.alerts.receivers import (
     BUSY,
     DELIVERED,
@@ -132,9 +134,13 @@ def test_times_that_are_over_are_not_told(make: Make) -> None:
     told.append(event("open"))
     told.settle()
     told.append(event("close", number=1), event("open", "label_outage", number=2))
-    pass_over(told.stores[KEY])
+    before = MemoryState()
+    before.commit(
+        Commit(appends={"outbox": [event("open", kind).encode() for kind in ("label_outage", "late_labels")]})
+    )
+    take_place(told.stores[KEY], before)
     told.settle()
-    assert told.receivers["a"].told == [["psi open"], ["label_outage open"]]
+    assert told.receivers["a"].told == [["psi open"], ["label_outage open", "late_labels close"]]
 
 
 # --- failures
