@@ -14,15 +14,21 @@ import pytest
 from numpy.typing import NDArray
 
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS, LOWER_LOG_ODDS, UPPER_LOG_ODDS, locate
-from stream_calib.calibration.groups import OTHER, Signature
+from stream_calib.calibration.groups import OTHER, Signature, family_rule
+from stream_calib.calibration.maps.parts import FamilyShift
+from stream_calib.calibration.maps.served_map import ServedMap
+from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config import Config
 from stream_calib.drift.overdispersion import overdispersion
 from stream_calib.errors import DamagedSnapshotError
 from stream_calib.events.identity import signature_hash
 from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.gate_evidence import JudgedMap
 from stream_calib.refit.outcome_watch import OutcomeWatch
 from stream_calib.refit.residual_reference import watched_coverage, watched_outcomes
 from stream_calib.refit.row_weights import RowWeights
+from stream_calib.snapshot.compiled import map_document
+from stream_calib.snapshot.fit_documents import DerivedDocument
 from stream_calib.snapshot.model import (
     ReferenceDocument,
     ResolvedSnapshot,
@@ -288,6 +294,64 @@ def test_where_negatives_are_thinned_outcomes_are_compared_with_what_a_kept_row_
         if name in watch.residual.watched.names:
             inside = outcomes.cell == watch.residual.watched.names.index(name)
             assert outcomes.labelled[inside].sum() == (rows & mine).sum()
+
+
+def test_events_of_several_keep_rates_are_counted_as_they_are(traffic: Traffic) -> None:
+    config = config_of(scores={"attributes": {"region": "r", "device": "d"}, "keep_rate": "k"})
+    rates = ("1.0", "0.25")
+
+    def with_rates(hashes: Iterable[int]) -> dict[int, Signature]:
+        known = {signature_hash((*values, rate)): (*values, rate) for values in VALUES for rate in rates}
+        return {h: known[h] for h in hashes}
+
+    document = watched_outcomes(traffic.evidence(config_of()), IDENTITY, signatures, config_of())
+    plain = OutcomeWatch(resolved(document, None, config), RowWeights(), signatures)
+    watch = OutcomeWatch(resolved(document, None, config), RowWeights.of(config), with_rates)
+    cells, again = traffic.cells(3), traffic.cells(3)
+    half = np.arange(len(cells.signature)) % 2
+    own = [signatures([h])[h] for h in cells.signature.tolist()]
+    hashes = np.array([signature_hash((*v, rates[i])) for v, i in zip(own, half, strict=True)], dtype=np.uint64)
+    found, _ = watch.sums(FIRST_PANE, MaturedCells.merge([replace(again, signature=hashes)]))
+    expected, _ = plain.sums(FIRST_PANE, cells)
+    assert found is not None
+    assert expected is not None
+    for name in ("cell", "served", "labelled", "positives"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name))
+
+
+def test_probabilities_are_those_of_the_panes_hour_where_the_map_has_hours(traffic: Traffic) -> None:
+    config = config_of(scores={"attributes": {"region": "r", "device": "d"}, "derived": ["hour_of_day"]})
+    hours = family_rule(("hour_of_day",), ("region", "device", "hour_of_day"))
+    offsets: dict[tuple[str, ...], float] = {(f"{hour:02d}",): hour / 10 - 1.2 for hour in range(24)}
+    parts = replace(IDENTITY.served.parts, families=(FamilyShift(hours, offsets),))
+    candidate = JudgedMap(ServedMap(parts), TimeAttributes(("hour_of_day",), "UTC", 3_600_000))
+    document = watched_outcomes(traffic.evidence(config), candidate, signatures, config)
+    assert document is not None
+    snapshot = resolved(document, None, config)
+    structure = snapshot.structure.model_copy(
+        update={
+            "derived": DerivedDocument(names=("hour_of_day",), zone="UTC"),
+            "families": map_document(parts).families,
+        }
+    )
+    watch = OutcomeWatch(replace(snapshot, structure=structure), RowWeights(), signatures)
+    hour = (FIRST_PANE + traffic.pane) % 24
+
+    def at(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(1 / (1 + np.exp(-(x[traffic.grid_bin] + hour / 10 - 1.2))))
+
+    p, labelled = (at(LOWER_LOG_ODDS) + at(UPPER_LOG_ODDS)) / 2, traffic.label >= 0
+    for pane in (0, 5, 29):
+        outcomes, _ = watch.sums(FIRST_PANE + pane, traffic.cells(pane))
+        assert outcomes is not None
+        served = (outcomes.labelled * outcomes.served)[outcomes.cell == 0].sum()
+        assert served == pytest.approx(p[labelled & (traffic.pane == pane)].sum(), rel=1e-4)
+    # The bound of everything, over the rows that nothing was fitted to, each at its hour.
+    rows = labelled & np.isin(traffic.bucket, (12, 13, 14, 15))
+    share = 0.05 / (2 * sum(len(family.cells) for family in document.families))
+    rate, mean, allowed = (traffic.label[rows] == 1).mean(), p[rows].mean(), math.log(1 / share) / rows.sum()
+    bound = max(limit(rate, allowed) - mean, mean - (1 - limit(1 - rate, allowed)))
+    assert document.families[0].cells[0].epsilon == pytest.approx(bound, rel=1e-3)
 
 
 def test_before_three_windows_nothing_is_known(traffic: Traffic) -> None:
