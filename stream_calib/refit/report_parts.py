@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.metrics import ReliabilityCurve, group_table_of_counts, reliability_curve_of_counts
+from stream_calib.events.identity import UNIT_BUCKETS
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.gate_groups import JudgedGroup, judge_groups
 from stream_calib.refit.gate_rows import GateCells, GateLosses, GateTraffic
@@ -28,6 +29,7 @@ from stream_calib.snapshot.report_documents import (
     RoleRows,
     ShiftLine,
 )
+from stream_calib.windows.cells import EMPTY_MATURED
 
 MOVED_BY = (0.01, 0.05, 0.1)
 """Shifts of the probability for which the share of events is told that move by more."""
@@ -63,30 +65,32 @@ def role_rows(evidence: Evidence) -> tuple[RoleRows, ...]:
             rows=evidence.fit_rows,
             positives=evidence.fit_positives,
         ),
-        _trailing_rows("audit", evidence.audited_panes, evidence),
-        _trailing_rows("certificate", evidence.audited_panes, evidence),
-        _trailing_rows("gate", evidence.gate_panes, evidence),
+        *_trailing_rows(("audit", "certificate"), evidence.audited_panes, evidence),
+        *_trailing_rows(("gate",), evidence.gate_panes, evidence),
     )
 
 
 def _trailing_rows(
-    role: Literal["audit", "certificate", "gate"], panes: Iterable[PaneCells], evidence: Evidence
-) -> RoleRows:
-    held, rows, positives = list(panes), 0, 0
-    for pane in held:
-        if pane.complete:
-            own = np.isin(pane.cells.unit_bucket, ROLES[role])
-            rows += int(pane.cells.labelled[own].sum())
-            positives += int(pane.cells.positives[own].sum())
-    return RoleRows(
-        role=role,
-        unit_buckets=tuple(ROLES[role]),
-        first_pane=held[0].pane if held else evidence.first_pane,
-        last_pane=evidence.last_pane,
-        incomplete_panes=sum(not pane.complete for pane in held),
-        rows=rows,
-        positives=positives,
+    roles: Sequence[Literal["audit", "certificate", "gate"]], panes: Iterable[PaneCells], evidence: Evidence
+) -> Iterator[RoleRows]:
+    """Of roles whose buckets are in the cells of these panes."""
+    held = list(panes)
+    cells = [pane.cells for pane in held if pane.complete]
+    bucket = np.concatenate([EMPTY_MATURED.unit_bucket, *(c.unit_bucket for c in cells)])
+    rows, positives = (
+        np.bincount(bucket, np.concatenate([getattr(c, name) for c in (EMPTY_MATURED, *cells)]), UNIT_BUCKETS)
+        for name in ("labelled", "positives")
     )
+    for role in roles:
+        yield RoleRows(
+            role=role,
+            unit_buckets=tuple(ROLES[role]),
+            first_pane=held[0].pane if held else evidence.first_pane,
+            last_pane=evidence.last_pane,
+            incomplete_panes=sum(not pane.complete for pane in held),
+            rows=int(rows[ROLES[role]].sum()),
+            positives=int(positives[ROLES[role]].sum()),
+        )
 
 
 def reliability_document(cells: GateCells) -> ReliabilityDocument | None:
