@@ -71,8 +71,9 @@ docs: setup ## Write the pages that are made from the code
 	$(BIN)/stream-calib config schema --markdown > docs/configuration.md
 	$(BIN)/python -m stream_calib.metrics_reference > docs/metrics.md
 
-pictures: setup ## Make the pictures of docs/calibration.md from the flights, in less than a minute
+pictures: setup ## Make the pictures of docs/calibration.md and of detectors, in less than a minute
 	$(BIN)/python docs/pictures
+	$(BIN)/python docs/pictures/detector_picture.py
 
 # Two stamps: the dependencies (minutes) follow the lock, the project itself (seconds) follows its own metadata.
 $(VENV)/.dependencies: requirements.lock
