@@ -1,5 +1,5 @@
 """Alerts of the deployment that its monitors raise by themselves: labels that do not come, clocks that stand, roles
-that are behind, records that are rejected.
+that are behind, records that are rejected, writes that Redis lost.
 
 Every few seconds one read of the alerts' fields and one of the deployment's own status board; all else the monitor has
 at hand. What needs wall time is looked at only where `serving.clock_records` is `wall`.
@@ -14,7 +14,7 @@ from stream_calib.config import Config
 from stream_calib.transport.port import Log, TopicPartition
 from stream_calib.windows.state_store import StateStore
 from workers.alerting_inputs import StalledInputs
-from workers.alerting_processes import LaggingRole, RejectedShares
+from workers.alerting_processes import LaggingRole, LostWrites, RejectedShares
 from workers.input_reports import InputReport
 from workers.label_silence import LabelSilence
 from workers.status_board import MemberStatus, StatusBoard
@@ -45,6 +45,7 @@ class DeploymentConditions:
         lag_ms = conditions.lag_ms if is_live else None
         self._lagging = [] if lag_ms is None else [LaggingRole(role, config, lag_ms) for role in _ROLES]
         self._rejected = RejectedShares([config.topics.scores, *sides], config)
+        self._lost = LostWrites(config)
         self._looked_at_ms = 0
 
     def due(self, now_ms: int) -> bool:
@@ -85,6 +86,7 @@ class DeploymentConditions:
         for role in self._lagging:
             if (lagging := role.seen(statuses, now_ms)) is not None:
                 yield role.alert, lagging
+        yield self._lost.alert, self._lost.seen(statuses, now_ms)
         self._rejected.note(statuses, now_ms)
         for topic, alert in self._rejected.alerts.items():
             yield alert, self._rejected.seen(topic, now_ms)

@@ -109,7 +109,7 @@ class StalledInputs:
             "topic": topic,
             "partitions": of,
             "standing": len(found),
-            "clocks_ms": {str(number): found[number].clock_ms for number in list(found)[:_NAMED]},
+            "clocks": {str(number): {"clock_ms": found[number].clock_ms} for number in list(found)[:_NAMED]},
             "behind_ms": max(stands.behind_ms for stands in found.values()),
         }
         return Seen(level, since_ms, text, evidence, ",".join(names))

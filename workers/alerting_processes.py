@@ -1,5 +1,4 @@
-"""Alerts of what the processes of a role say of themselves in their statuses: that they are behind, that they reject
-much.
+"""Alerts of what processes say of themselves in their statuses: that they are behind, reject much, found writes lost.
 
 Every monitor reads the statuses of all processes and comes to about the same; the first one that sees a change writes
 it.
@@ -11,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stream_calib.alerts.conditions import ConditionAlert, Level, Seen, Steadiness, level_of
+from stream_calib.alerts.conditions import AT_ONCE, ConditionAlert, Level, Seen, Steadiness, level_of
 from stream_calib.alerts.standing import StandingAlert
 from stream_calib.config import Config
 from stream_calib.config_values import duration_text
@@ -26,6 +25,8 @@ _FEWEST_REJECTS = 20
 """Fewer in a window are no alert; it closes with half as many."""
 _TOP_REASONS = 5
 _MINUTE_MS = 60_000
+_LOST_WRITES_STAY_MS = 10 * _MINUTE_MS
+"""Without further ones."""
 
 
 class LaggingRole:
@@ -70,6 +71,33 @@ class LaggingRole:
             "partitions": {name: {"records": wait[0], "waited_ms": wait[1]} for name, wait in worst.items()},
         }
         return Seen(level, now_ms - longest_ms, text, evidence)
+
+
+class LostWrites:
+    """A shard had lost writes, as after a failover of Redis: monitors read again, and say so."""
+
+    def __init__(self, config: Config) -> None:
+        scope = deployment_scope(config.log.group_prefix)
+        alert = StandingAlert(scope, "redis_writes_lost", config.windows.pane_ms)
+        self.alert = ConditionAlert("redis_writes_lost", alert, AT_ONCE)
+
+    def seen(self, statuses: Sequence[MemberStatus], now_ms: int) -> Seen:
+        """By the last time at which a process read something again."""
+        rewound = Counter[str]()
+        for status in statuses:
+            for topic, time_ms in status.facts.get("rewound", {}).items():
+                rewound[topic] = max(rewound[topic], time_ms)
+        recent = {topic: time_ms for topic, time_ms in rewound.items() if now_ms - time_ms < _LOST_WRITES_STAY_MS}
+        if not recent:
+            return Seen("fine", now_ms, "no writes were lost since; what was lost of the counts has been read again")
+        text = (
+            f"shards had lost writes of {', '.join(sorted(recent))}, which are read again and counted once. What people"
+            " did in the last seconds before (rollbacks, pins, requests) may be lost: see `stream-calib snapshot list`,"
+            " and do it again if so. See that Redis has appendonly, and replicas that keep up"
+        )
+        return Seen(
+            "bad", min(recent.values()), text, {"topics": {t: {"read_again_ms": ms} for t, ms in recent.items()}}
+        )
 
 
 class _Window(NamedTuple):

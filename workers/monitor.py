@@ -11,8 +11,9 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
+from typing import Any
 
-from stream_calib import fault_points, metrics
+from stream_calib import fault_points
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys
 from stream_calib.errors import (
@@ -47,6 +48,7 @@ from workers.monitor_partitions import InputPartitions
 from workers.monitor_reports import MonitorReports
 from workers.monitored_model import ModelPart
 from workers.rejects import RejectCounts
+from workers.rewinds import Rewinds
 from workers.role import Role, wall_clock_ms
 
 _LOG = logging.getLogger(__name__)
@@ -73,6 +75,7 @@ class Monitor(Role):
         self._decoder = LabelDecoder(config)
         self._opened = ExitStack()
         self._rejected = RejectCounts()
+        self._rewinds = Rewinds(clock_ms)
         self._batches = Batches(self.name, config.telemetry)
         self._batch = self._batches.next()
 
@@ -143,10 +146,13 @@ class Monitor(Role):
             self._reports.look_at(self._conditions, self._models)
             self._trimming.look(registered.known)
             self._gaps.close_past(now, self._settings.horizon_ms + self._settings.label_lateness_ms)
-        self._reports.exchange(self.name, self._rejected.facts() | self._input_metrics.facts(), self._models)
+        self._reports.exchange(self.name, self._facts(), self._models)
         self._models.advance()
         # The poll has waited already.
         return True
+
+    def _facts(self) -> dict[str, Any]:
+        return self._rejected.facts() | self._input_metrics.facts() | self._rewinds.facts()
 
     def ready(self) -> str | None:
         return self._models.not_ready()
@@ -291,10 +297,7 @@ class Monitor(Role):
     def _tell_rewinds(self, input_keys: Iterable[str]) -> None:
         wanted = set(input_keys)
         for partition in [p for p in self._positions if self._partitions.keys[p] in wanted]:
-            metrics.REWINDS.labels(partition.topic).inc()
-            where = {"topic": partition.topic, "partition": partition.partition}
-            position = self._positions[partition]
-            _LOG.warning("%s is read again from %s: a shard has lost writes", partition, position, extra=where)
+            self._rewinds.tell(partition, self._positions[partition])
 
     def _refuse(self, records: list[Record], rejects: list[Reject]) -> None:
         """Dead letters first: where they cannot be written, the position is not passed."""

@@ -29,6 +29,7 @@ AlertKind: TypeAlias = Literal[
     "no_scores",
     "lag",
     "rejected_rate",
+    "redis_writes_lost",
     "late_labels",
     "vocabulary",
 ]
@@ -53,6 +54,7 @@ SEVERITY: dict[AlertKind, Severity] = {
     "no_scores": "critical",
     "lag": "warning",
     "rejected_rate": "warning",
+    "redis_writes_lost": "warning",
     "late_labels": "warning",
     "vocabulary": "warning",
 }

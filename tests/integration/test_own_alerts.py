@@ -172,7 +172,7 @@ def test_what_goes_wrong_is_told_once_and_that_it_is_over_too(redis_url: str) ->
         assert 0.1 <= opened.evidence["share"] <= 0.36
         opened = one.until_told("watermark_stalled", "open")
         assert opened.dedup_key.endswith(":watermark_stalled:labels")
-        assert opened.evidence["clocks_ms"].keys() == {"1"}
+        assert opened.evidence["clocks"].keys() == {"1"}
         assert opened.since_ms < one.now_ms - 60_000
         # given neither any more
         one.poison, one.label_partitions = False, (0, 1)

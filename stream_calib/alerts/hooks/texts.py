@@ -29,6 +29,7 @@ WHAT: dict[AlertKind, str] = {
     "no_scores": "no scores come in",
     "lag": "records wait to be read",
     "rejected_rate": "many records are rejected",
+    "redis_writes_lost": "Redis has lost writes",
     "late_labels": "labels come too late to count",
     "vocabulary": "an attribute has too many values",
 }

@@ -116,7 +116,7 @@ def test_a_clock_that_stands_and_is_behind_opens_an_alert_of_its_topic_that_name
     assert made.look(1.0) == ["watermark_stalled:blocks open"]
     (opened,) = made.told()
     assert (opened.severity, opened.since_ms) == ("warning", BEGIN_MS + 20 * MINUTE_MS)
-    assert opened.evidence["clocks_ms"] == {"1": BEGIN_MS + 20 * MINUTE_MS}
+    assert opened.evidence["clocks"] == {"1": {"clock_ms": BEGIN_MS + 20 * MINUTE_MS}}
     assert (opened.evidence["standing"], opened.evidence["partitions"]) == (1, 2)
     assert opened.diagnosis.startswith(
         "blocks: the clocks of 1 of 2 partitions (1) stand since 2023-11-14 22:33 UTC, 16 "
@@ -194,7 +194,7 @@ class Empty(Clocks):
 def test_a_partition_without_an_event_stands_since_it_is_read() -> None:
     made = Empty()
     assert made.look(17) == ["watermark_stalled:blocks open"]
-    assert made.told()[0].evidence["clocks_ms"] == {"1": None}
+    assert made.told()[0].evidence["clocks"] == {"1": {"clock_ms": None}}
 
 
 def test_history_has_clocks_that_stand() -> None:
@@ -398,3 +398,20 @@ def test_history_is_rejected_as_well() -> None:
     made.look(11)
     made.rejects = {"score_missing": 100}
     assert made.look(3) == ["rejected_rate:scores open"]
+
+
+# --- lost writes
+
+
+def test_writes_that_were_lost_are_told_once_and_are_over_ten_minutes_after_the_last() -> None:
+    made = Deployment()
+    made.members["monitor", "a"] = {"rewound": {}}
+    assert made.look(1) == []
+    made.members["monitor", "a"] = {"rewound": {"blocks": made.now_ms, "labels": made.now_ms - 20 * MINUTE_MS}}
+    assert made.look(6) == ["redis_writes_lost open"]
+    made.members["monitor", "b"] = {"rewound": {"blocks": made.now_ms}}
+    assert made.look(9) == []
+    assert made.look(2) == ["redis_writes_lost close"]
+    opened, _ = made.told()
+    assert opened.evidence == {"topics": {"blocks": {"read_again_ms": BEGIN_MS + MINUTE_MS}}}
+    assert opened.diagnosis.startswith("shards had lost writes of blocks, which are read again and counted once. What ")
