@@ -315,7 +315,7 @@ def test_slack_through_a_proxy(ops: Ops, secure: Secure) -> None:
     assert posted.path == f"/services/T1JJ3T3L2/A1BRTD4JD/{TOKEN}1234567"
     (attachment,) = json.loads(posted.body)["attachments"]
     assert attachment["title"] == "[critical] churn/3: labels are missing"
-    assert attachment["text"].startswith("No labels for three panes\n  model: churn/3\n")
+    assert attachment["text"].startswith("No labels for three panes\n  of: churn/3\n")
     assert "groups: carrier=&lt;UA&gt;; *\n" in attachment["text"]
 
 

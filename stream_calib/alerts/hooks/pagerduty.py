@@ -11,7 +11,7 @@ from typing import Any
 from stream_calib.alerts.hooks.addresses import HttpAddress, http_address
 from stream_calib.alerts.hooks.http_client import HttpClient
 from stream_calib.alerts.hooks.port import Delivery, Message
-from stream_calib.alerts.hooks.texts import headline, runbook_link, utc
+from stream_calib.alerts.hooks.texts import headline, runbook_link, utc, whose
 from stream_calib.alerts.model import Alert
 from stream_calib.config_alerts import HookSection
 from stream_calib.config_secrets import read_secret
@@ -88,16 +88,16 @@ def _events(message: Message, runbook_url: str) -> Iterator[dict[str, Any]]:
 
 
 def _incident(alert: Alert, is_test: bool, runbook_url: str) -> dict[str, Any]:
-    model, link = f"{alert.model}/{alert.model_version}", runbook_link(alert, runbook_url)
+    owner, link = whose(alert), runbook_link(alert, runbook_url)
     links = [{"href": link, "text": "What to do"}] if link.startswith(("https://", "http://")) else []
     return {
         "client": "stream-calib",
         "links": links,
         "payload": {
             "summary": (("TEST " if is_test else "") + headline(alert))[:_MAX_SUMMARY],
-            "source": model,
+            "source": owner,
             "severity": alert.severity,
-            "component": model,
+            "component": owner,
             "class": alert.kind,
             "custom_details": {
                 "diagnosis": alert.diagnosis,

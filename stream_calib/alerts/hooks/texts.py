@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from stream_calib.alerts.hooks.port import Message
 from stream_calib.alerts.model import Alert, AlertKind, Severity
+from stream_calib.events.contracts import ModelKey
+from stream_calib.windows.model_registry import deployment_scope
 
 WHAT: dict[AlertKind, str] = {
     "psi": "the distribution of scores has moved",
@@ -64,15 +66,21 @@ def _title(message: Message) -> str:
         prefix += f"acknowledged by {message.acknowledged_by}: "
     if len({alert.dedup_key for alert in message.alerts}) == 1:
         return prefix + headline(message.alerts[-1])
-    models = sorted({_model(alert) for alert in message.alerts})
-    whose = models[0] if len(models) == 1 else f"{len(models)} models"
-    return f"{prefix}{len(message.alerts)} alert events of {whose}, up to {worst(message)}"
+    owners = sorted({whose(alert) for alert in message.alerts})
+    whom = owners[0] if len(owners) == 1 else f"{len(owners)} models"
+    return f"{prefix}{len(message.alerts)} alert events of {whom}, up to {worst(message)}"
 
 
 def headline(alert: Alert) -> str:
     """What has happened, whose, and how bad it is: of one alert, on one line."""
     state = {"open": alert.severity, "update": f"{alert.severity}, update", "close": "over"}[alert.state]
-    return f"[{state}] {_model(alert)}: {WHAT[alert.kind]}"
+    return f"[{state}] {whose(alert)}: {WHAT[alert.kind]}"
+
+
+def whose(alert: Alert) -> str:
+    """The model key, or the deployment."""
+    is_of_all = ModelKey(alert.model, alert.model_version) == deployment_scope(alert.model_version)
+    return f"deployment {alert.model_version}" if is_of_all else f"{alert.model}/{alert.model_version}"
 
 
 def worst(message: Message) -> Severity:
@@ -112,7 +120,7 @@ def _paragraphs(message: Message, runbook_url: str) -> Iterator[Paragraph]:
     """Of the newest alerts; the newest last."""
     for alert in message.alerts[-_ALERTS_SHOWN:]:
         facts = [
-            ("model", _model(alert)),
+            (("of", whose(alert))),
             ("since", f"{utc(alert.since_ms)} (event time)"),
             *((_words(name), _value(name, value)) for name, value in alert.evidence.items()),
             ("alert", f"{alert.dedup_key} ({alert.id})"),
@@ -125,10 +133,6 @@ def _paragraphs(message: Message, runbook_url: str) -> Iterator[Paragraph]:
 def _more(message: Message) -> list[str]:
     hidden = len(message.alerts) - _ALERTS_SHOWN
     return [f"And {hidden} older ones: stream-calib alerts list"] if hidden > 0 else []
-
-
-def _model(alert: Alert) -> str:
-    return f"{alert.model}/{alert.model_version}"
 
 
 def _words(name: str) -> str:

@@ -13,7 +13,8 @@ import pytest
 from stream_calib.alerts.hooks.document import message_document, message_type
 from stream_calib.alerts.hooks.port import Message
 from stream_calib.alerts.hooks.texts import WHAT, as_html, plain, runbook_link, title
-from stream_calib.alerts.model import AlertKind
+from stream_calib.alerts.model import Alert, AlertKind, alert_of
+from stream_calib.windows.model_registry import deployment_scope
 from tests.hook_messages import alert, message
 
 RUNBOOK = "https://example.com/runbook"
@@ -46,7 +47,7 @@ def test_an_alert_in_full() -> None:
     )
     assert plain(message(given), RUNBOOK).splitlines() == [
         "No labels for three panes",
-        "  model: churn/3",
+        "  of: churn/3",
         "  since: 2013-05-08 08:00 UTC (event time)",
         "  missing winners: 1200",
         "  share: 0.9877",
@@ -61,6 +62,11 @@ def test_an_alert_in_full() -> None:
     ]
 
 
+def of_the_deployment() -> Alert:
+    scope = deployment_scope("flights")
+    return alert_of(scope, "no_scores", "open", ("x",), pane=1, since_ms=1, diagnosis="none came")
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -70,6 +76,7 @@ def test_an_alert_in_full() -> None:
         (message(is_test=True), "TEST [critical] churn/3: labels are missing"),
         (message(acknowledged_by="ana"), "acknowledged by ana: [critical] churn/3: labels are missing"),
         (message(alert(), alert(state="close")), "[over] churn/3: labels are missing"),
+        (message(of_the_deployment()), "[critical] deployment flights: no scores come in"),
         (message(alert("psi"), alert()), "2 alert events of churn/3, up to critical"),
     ],
 )
