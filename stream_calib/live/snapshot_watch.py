@@ -22,6 +22,7 @@ from stream_calib.snapshot.served_metrics import ServedMetrics
 from stream_calib.snapshot.served_models import ServedModels, Serving
 from stream_calib.windows.generations import LiveStates
 from stream_calib.windows.model_registry import ModelRegistry, deployment_scope
+from stream_calib.windows.redis_news import PointerNews
 from stream_calib.windows.redis_state import RedisState
 from stream_calib.windows.registration import check_blocks
 
@@ -50,6 +51,7 @@ class SnapshotWatch:
         """`after_look`: called on the thread after each look at the state, in place of exporting metrics only."""
         self._config, self._after_look = config, after_look or ServedMetrics().observe
         self._client: RedisClient | None = None
+        self._news: PointerNews | None = None
         self._closed = False
         self._reset()
         in_a_forked_child(self._forked)
@@ -61,11 +63,13 @@ class SnapshotWatch:
         self._wanted: dict[ModelKey, Future[Followed]] = {}
         self._used_ms: dict[ModelKey, int] = {}
         self._failure: StreamCalibError | None = None
+        self._heard = False
+        """A pointer may have moved since the last look."""
 
     def _forked(self) -> None:
         """In the child. What the parent served by is left too: a thread may have been in the middle of it."""
-        abandon(self._client, self._condition, self._followed)
-        self._client = None
+        abandon(self._client, self._news, self._condition, self._followed)
+        self._client = self._news = None
         self._reset()
 
     def follows(self, key: ModelKey) -> bool:
@@ -163,7 +167,12 @@ class SnapshotWatch:
                 self._failed(StateUnavailableError(f"following snapshots failed: {error!r}"))
             with self._condition:
                 wait_s = self._config.serving.snapshot_poll_ms / 1000
-                self._condition.wait_for(lambda: self._closed or (self._wanted and self._failure is None), wait_s)
+                self._condition.wait_for(
+                    lambda: self._closed or self._heard or (self._wanted and self._failure is None), wait_s
+                )
+                self._heard = False
+        if self._news is not None:
+            self._news.close()
         if self._client is not None:
             self._client.close()
 
@@ -175,7 +184,13 @@ class SnapshotWatch:
         states = LiveStates(client)
         for key in configured_keys(config):
             check_blocks(key, states(key), semantic_content(config))
-        return ServedModels(config, registry, states, _monotonic_ms)
+        self._news = PointerNews(config.redis, self._hear)
+        return ServedModels(config, registry, states, _monotonic_ms, self._news.came)
+
+    def _hear(self) -> None:
+        with self._condition:
+            self._heard = True
+            self._condition.notify_all()
 
     def _look(self, models: ServedModels) -> None:
         models.refresh()

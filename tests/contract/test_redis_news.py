@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import redis
 
 from stream_calib.config_connections import RedisSection
+from stream_calib.live.snapshot_watch import SnapshotWatch
 from stream_calib.redis_connection import connect
 from stream_calib.windows.redis_news import PointerNews
 from stream_calib.windows.redis_state import RedisState
 from stream_calib.windows.state_store import Commit
+from tests.integration.live_state import KEY, config_of, publish
 from tests.redis_servers import RedisProcess, wait_until
 from tests.windows.backends import MODEL
 
@@ -94,3 +97,23 @@ def test_without_the_rights_everything_else_works(tmp_path: Path, caplog: pytest
         assert not news.came()
     finally:
         server.kill()
+
+
+def test_what_serves_takes_a_new_snapshot_long_before_its_next_poll(redis_client: redis.Redis, redis_url: str) -> None:
+    first = publish(redis_client)
+    watch = SnapshotWatch(config_of(redis_url, serving={"snapshot_poll": "10m"}))
+
+    def version() -> str | None:
+        served = watch.serving(KEY)[0].served
+        return None if served is None else served.version
+
+    def another_is_served() -> bool:
+        # Whether it listens by now is not seen from outside, and what is said before is missed; so it is said again.
+        publish(redis_client)
+        return version() != first
+
+    try:
+        assert version() == first
+        wait_until(another_is_served, "a new snapshot to be served")
+    finally:
+        watch.close()

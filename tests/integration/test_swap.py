@@ -164,7 +164,8 @@ def _check_log(found: Findings, first: str) -> None:
 
 
 def test_calibrate_waits_for_a_first_snapshot_where_it_is_told_to(month: list[EventDay], tmp_path: Path) -> None:
-    with deployment(tmp_path) as deployed:
+    """... and until somebody has approved it, where that is asked for."""
+    with deployment(tmp_path, {"refit": {"publish": "approve"}}) as deployed:
         wait = deployed.write_config("wait.toml", {"serving": {"bootstrap": "wait"}})
         waiting = deployed.start("calibrate", config_file=wait)
         _write(deployed, month[:FIRST_DAYS])
@@ -172,7 +173,13 @@ def test_calibrate_waits_for_a_first_snapshot_where_it_is_told_to(month: list[Ev
         assert outputs(deployed) == []
         # One that does not wait serves what is there, so that a snapshot can be made.
         ready = [deployed.start(role) for role in ("calibrate", "monitor", "refit")]
-        deployed.until(lambda: deployed.fields()["current"], "a first snapshot")
+        deployed.until(lambda: deployed.state.snapshots.log().held, "a candidate that is held")
+        assert deployed.statuses("calibrate")
+        assert not deployed.fields()["current"]
+        candidate = next(iter(deployed.state.snapshots.log().held))
+        done = deployed.command("snapshot", "approve", candidate, "--reason", "looks right", "--actor", "tester")
+        assert done.returncode == 0, done.stderr
+        assert deployed.fields()["current"] == candidate
         deployed.until(lambda: all(s.facts["partitions"] for s in deployed.statuses("calibrate")), "both to serve")
         for one in (waiting, *ready):
             assert one.terminate() == 0
