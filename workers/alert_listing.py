@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from stream_calib.alerts.acknowledgement import acknowledged
-from stream_calib.alerts.delivery_ledger import given_up_of, owed_of
+from stream_calib.alerts.delivery_record import given_up_of, owed_of
 from stream_calib.alerts.model import Alert
 from stream_calib.alerts.outbox import LIST, open_alerts
 from stream_calib.alerts.silence import Silence, silence_of
@@ -43,11 +43,14 @@ def event_rows(store: StateStore) -> list[dict[str, Any]]:
     return [Alert.decode(entry).model_dump(mode="json") for entry in store.entries(LIST, 0)]
 
 
-def hook_rows(stores: Sequence[StateStore], hooks: Iterable[str], now_ms: int) -> list[dict[str, Any]]:
+def hook_rows(
+    stores: Sequence[StateStore], hooks: Iterable[str], now_ms: int, says: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
     """What each hook is owed of the outboxes, and what it was not told. Raises as `open_rows`.
 
     `waiting`: events; `oldest_ms`: for how long the oldest waits; `failing_ms`: since the first attempt that failed,
-    None where none did; `given_up`: events, of those on record; `given_up_last`: the newest.
+    None where none did; `says`: what it said then, of those that the argument has; `given_up`: events, of those on
+    record; `given_up_last`: the newest.
     """
     given_up = [record for store in stores for record in given_up_of(store)[1]]
     rows = []
@@ -62,6 +65,7 @@ def hook_rows(stores: Sequence[StateStore], hooks: Iterable[str], now_ms: int) -
                 "waiting": len(owed),
                 "oldest_ms": now_ms - min(one.taken_ms for one in owed) if owed else None,
                 "failing_ms": now_ms - min(failed) if failed else None,
+                "says": (says or {}).get(hook, ""),
                 "given_up": len(mine),
                 "given_up_last": None if last is None else msgspec.to_builtins(last),
             }

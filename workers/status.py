@@ -45,6 +45,7 @@ class DeploymentStatus:
         lags.
         """
         progress = [model.state.shards.progress() for model in self._models]
+        processes = _plain_processes(self._board, now_ms)
         silences = Silences(self._store).at(now_ms)
         stores = [self._store, *(model.state.store for model in self._models)]
         facts: dict[str, Any] = {
@@ -54,8 +55,8 @@ class DeploymentStatus:
             "gaps": [msgspec.to_builtins(gap) for gap in self._gaps.all()],
             "alerts": open_rows(self._store, silences),
             "silences": [msgspec.to_builtins(silence) for silence in silences],
-            "hooks": hook_rows(stores, [hook.name for hook in self._config.alerts.hooks], now_ms),
-            "processes": _plain_processes(self._board, now_ms),
+            "hooks": hook_rows(stores, [hook.name for hook in self._config.alerts.hooks], now_ms, _said(processes)),
+            "processes": processes,
         }
         try:
             with open_log(self._config) as log:
@@ -140,6 +141,11 @@ def _plain_processes(board: StatusBoard, now_ms: int) -> list[dict[str, Any]]:
         {"role": s.role, "member": s.member, "age_ms": now_ms - s.time_ms, "facts": msgspec.to_builtins(s.facts)}
         for s in board.all(now_ms)
     ]
+
+
+def _said(processes: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Hook -> what it said last while it takes nothing, as the process that delivers has it."""
+    return {hook: facts["says"] for one in processes for hook, facts in one["facts"].get("hooks", {}).items()}
 
 
 def _clocks(progress: Sequence[Progress]) -> dict[str, int | None]:

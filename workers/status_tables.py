@@ -142,7 +142,7 @@ def _hooks(rows: Sequence[Mapping[str, Any]]) -> Table:
         table.add_column(column)
     for row in rows:
         oldest = f"{row['waiting']}, the oldest for {age(row['oldest_ms'])}" if row["waiting"] else "nothing"
-        failing = "" if row["failing_ms"] is None else age(row["failing_ms"])
+        failing = "" if row["failing_ms"] is None else f"{age(row['failing_ms'])}: {row['says']}"
         last = row["given_up_last"]
         lost = "" if last is None else f"{row['given_up']}, the last {last['alert']['dedup_key']}: {last['detail']}"
         table.add_row(row["hook"], oldest, failing, lost, style="yellow" if failing else None)

@@ -15,8 +15,9 @@ from stream_calib import fault_points, metrics
 from stream_calib.alerts.acknowledgement import FIELD as ACKNOWLEDGED
 from stream_calib.alerts.acknowledgement import Acknowledged
 from stream_calib.alerts.delivery_choice import Acknowledgement, Choice, News, acknowledgements, choose, together
-from stream_calib.alerts.delivery_ledger import GivenUpReason, Ledger, field_of
+from stream_calib.alerts.delivery_ledger import Ledger
 from stream_calib.alerts.delivery_pace import Backoff, TokenBucket
+from stream_calib.alerts.delivery_record import GivenUpReason, field_of
 from stream_calib.alerts.delivery_sender import Sender
 from stream_calib.alerts.hooks.port import Delivery, Hook, Message
 from stream_calib.alerts.model import Alert

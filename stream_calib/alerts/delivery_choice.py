@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stream_calib.alerts.acknowledgement import Acknowledged
-from stream_calib.alerts.delivery_ledger import Ledger, Owed
+from stream_calib.alerts.delivery_ledger import Ledger
+from stream_calib.alerts.delivery_record import Owed
 from stream_calib.alerts.model import Alert
 from stream_calib.alerts.quiet_hours import QuietHours
 from stream_calib.alerts.severity import RANK

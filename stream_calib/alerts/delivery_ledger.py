@@ -2,7 +2,7 @@
 process dies.
 
 The hook takes every entry of the outbox over as soon as it is there, whether it can be told now or not, so that no hook
-keeps the outbox from being trimmed. What it is owed is bounded: see `_MOST`.
+keeps the outbox from being trimmed. What it is owed is bounded: see `MOST_OWED`.
 
 Kept in the outbox's state for the hook `<name>`: the field `hook:<name>`, `<number of the next entry>:<changes so
 far>`, and the blob of the same name, both written in one commit; and in the list `given_up` what no hook will be told.
@@ -12,13 +12,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from dataclasses import replace
 
 import msgspec
 
 from stream_calib import fault_points, metrics
 from stream_calib.alerts.acknowledgement import Acknowledged
+from stream_calib.alerts.delivery_record import (
+    GIVEN_UP,
+    MOST_OWED,
+    GivenUp,
+    GivenUpReason,
+    Owed,
+    bounded,
+    decoded,
+    encoded,
+    field_of,
+)
 from stream_calib.alerts.model import Alert
 from stream_calib.alerts.outbox import DROPPED, PASSED, SENT, open_alerts
 from stream_calib.errors import StateError
@@ -26,56 +36,9 @@ from stream_calib.windows.state_store import Commit, StateStore
 
 _LOG = logging.getLogger(__name__)
 
-GIVEN_UP = "given_up"
 _GIVEN_UP_KEPT = 200
-_MOST = 500
-"""Events that a hook may be owed of one outbox. Beyond it only the last event of each alert stays, and of these the
-newest."""
 _BEFORE_IT_WAS_THERE = -1
 _ATTEMPTS = 100
-
-GivenUpReason: TypeAlias = Literal["rejected", "too_old", "too_many"]
-
-
-@dataclass(frozen=True, slots=True)
-class Owed:
-    """An event that the hook is to be told of."""
-
-    number: int
-    """Of the entry in the outbox; _BEFORE_IT_WAS_THERE: the alert was open when the hook was new."""
-    alert: Alert
-    taken_ms: int
-    """Wall time at which it was taken over."""
-    failed_ms: int | None = None
-    """Wall time of the first attempt that failed."""
-
-    @property
-    def key(self) -> tuple[int, str]:
-        """Tells it from all others of its ledger, also when that is read anew."""
-        return self.number, self.alert.id
-
-
-class GivenUp(msgspec.Struct, frozen=True):
-    """An event that the hook will not be told of."""
-
-    hook: str
-    reason: GivenUpReason
-    detail: str
-    """What the receiver said last."""
-    time_ms: int
-    """Wall time."""
-    alert: dict[str, Any]
-
-
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    owed: list[tuple[int, int, int | None, msgspec.Raw]]
-    """As Owed: number, taken_ms, failed_ms, alert."""
-    told: dict[str, int]
-
-
-def field_of(hook: str) -> str:
-    """Name of the field with the hook's position."""
-    return f"hook:{hook}"
 
 
 class Ledger:
@@ -117,7 +80,7 @@ class Ledger:
                 continue
             self._field = fields[self._name]
             self.position = int((self._field or "0:").partition(":")[0])
-            self.owed, self.told = _decoded(blob, self._hook)
+            self.owed, self.told = decoded(blob, self._hook)
             if self._field is not None and not self._is_behind(fields):
                 return
             if self._begin(fields, now_ms):
@@ -157,8 +120,8 @@ class Ledger:
             if not acknowledged.mutes(number, alert)
             and (tells(alert) or (alert.state == "close" and alert.dedup_key in known))
         ]
-        owed, given_up = _bounded([*self.owed, *taken])
-        lost = self._records(given_up, "too_many", f"more than {_MOST} were waiting", now_ms)
+        owed, given_up = bounded([*self.owed, *taken])
+        lost = self._records(given_up, "too_many", f"more than {MOST_OWED} were waiting", now_ms)
         fault_points.before("hooks.take")
         written = self._write(self.position + len(alerts), owed, self.told, lost)
         fault_points.after("hooks.take")
@@ -251,7 +214,7 @@ class Ledger:
             expect={self._name: self._field, **(expect or {})},
             fields={self._name: field},
             appends={GIVEN_UP: [msgspec.json.encode(record) for record in given_up]} if given_up else {},
-            blobs={self._name: _encoded(owed, told)} if owed or told else {},
+            blobs={self._name: encoded(owed, told)} if owed or told else {},
             deletes=() if owed or told else (self._name,),
         )
         if not self._store.commit(change):
@@ -278,42 +241,3 @@ class Ledger:
             kept = self._store.length(GIVEN_UP) - _GIVEN_UP_KEPT
             if kept > 0:
                 self._store.commit(Commit(trims={GIVEN_UP: kept}))
-
-
-def owed_of(store: StateStore, hook: str) -> list[Owed]:
-    """What the hook is owed of the outbox, oldest first; as far as it is on record. Raises as Ledger."""
-    (blob,) = store.blobs([field_of(hook)])
-    return _decoded(blob, hook)[0]
-
-
-def given_up_of(store: StateStore) -> tuple[int, list[GivenUp]]:
-    """How many events were given up in all, and the newest of them, oldest first."""
-    entries = store.entries(GIVEN_UP, 0)
-    return store.length(GIVEN_UP), [msgspec.json.decode(entry, type=GivenUp) for entry in entries]
-
-
-def _bounded(owed: list[Owed]) -> tuple[list[Owed], list[Owed]]:
-    """What stays, and what does not."""
-    if len(owed) <= _MOST:
-        return owed, []
-    last = {o.alert.dedup_key: o for o in owed}
-    stays = {o.key for o in [o for o in owed if last[o.alert.dedup_key] is o][-_MOST:]}
-    return [o for o in owed if o.key in stays], [o for o in owed if o.key not in stays]
-
-
-def _encoded(owed: Sequence[Owed], told: Mapping[str, int]) -> bytes:
-    rows = [(o.number, o.taken_ms, o.failed_ms, msgspec.Raw(o.alert.encode())) for o in owed]
-    return msgspec.json.encode(_Document(rows, dict(sorted(told.items()))))
-
-
-def _decoded(blob: bytes | None, hook: str) -> tuple[list[Owed], dict[str, int]]:
-    if blob is None:
-        return [], {}
-    try:
-        found = msgspec.json.decode(blob, type=_Document)
-    except msgspec.MsgspecError as error:
-        raise StateError(
-            f"what the hook {hook} is owed cannot be read: {error}; restore the state from a backup"
-        ) from error
-    owed = [Owed(number, Alert.decode(bytes(raw)), taken, failed) for number, taken, failed, raw in found.owed]
-    return owed, found.told

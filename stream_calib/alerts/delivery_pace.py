@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 _FIRST_MS = 1_000
-_MOST_ASKED_MS = 3_600_000
+_MOST_ASKED_MS = 86_400_000
 """A receiver that asks for more is tried again all the same."""
 
 

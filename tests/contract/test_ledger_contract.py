@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from stream_calib.alerts.acknowledgement import FIELD, Acknowledged, acknowledge, acknowledged
-from stream_calib.alerts.delivery_ledger import GIVEN_UP, Ledger, field_of, given_up_of, owed_of
+from stream_calib.alerts.delivery_ledger import Ledger
+from stream_calib.alerts.delivery_record import GIVEN_UP, field_of, given_up_of, owed_of
 from stream_calib.alerts.outbox import DROPPED, LIST, PASSED, SENT, confirm, drop_read, unsent, waiting
 from stream_calib.alerts.silence import Silences
 from stream_calib.errors import StateError

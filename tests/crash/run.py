@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from stream_calib.alerts.delivery_ledger import field_of, owed_of
+from stream_calib.alerts.delivery_record import field_of, owed_of
 from stream_calib.alerts.outbox import LIST, waiting
 from stream_calib.errors import StateUnavailableError, TransportError
 from stream_calib.transport.embedded_server import EmbeddedServer

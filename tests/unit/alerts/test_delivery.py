@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from stream_calib.alerts.acknowledgement import acknowledge, acknowledged
-from stream_calib.alerts.delivery_ledger import given_up_of, owed_of
+from stream_calib.alerts.delivery_record import given_up_of, owed_of
 from stream_calib.alerts.hooks.port import Delivery, Message
 from stream_calib.alerts.outbox import take_place
 from stream_calib.windows.memory_state import MemoryState

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream_calib.alerts.delivery_ledger import given_up_of, owed_of
+from stream_calib.alerts.delivery_record import given_up_of, owed_of
 from stream_calib.alerts.hooks.port import Delivery, Message
 from stream_calib.alerts.model import Alert, AlertState
 from stream_calib.alerts.outbox import open_alerts

@@ -12,7 +12,7 @@ from stream_calib.errors import ConfigurationError
 from stream_calib.windows.panes import ENDED_CLOCK_MS
 from workers.cli_common import console
 from workers.cli_snapshot_changes import user_name
-from workers.status_tables import model_tables, waits_for
+from workers.status_tables import model_tables, status_tables, waits_for
 
 ODD = "group=[/x] [red] :smile: moved"
 
@@ -63,6 +63,23 @@ def test_status_says_why_labels_are_not_matched() -> None:
     assert rows["matched"] == "12"
     assert rows["not matched: label leaked"] == "3"
     assert rows["not matched: label never scored"] == "4,321"
+
+
+def test_status_says_what_hooks_wait_for_and_what_nobody_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    given_up = {"alert": {"dedup_key": "m/1:psi"}, "detail": "404 gone"}
+    hooks = [
+        {"hook": "ops", "waiting": 3, "oldest_ms": 7_200_000, "failing_ms": 60_000, "says": ODD, "given_up": 2}
+        | {"given_up_last": given_up},
+        {"hook": "chat", "waiting": 0, "oldest_ms": None, "failing_ms": None, "says": "", "given_up": 0}
+        | {"given_up_last": None},
+    ]
+    facts = {"now_ms": 0, "lags": [], "log_error": None, "gaps": [], "alerts": [], "hooks": hooks, "models": []}
+    with console.capture() as shown:
+        console.print(*status_tables(facts), sep="\n", width=200)
+    rows = {line.split("│")[1].strip(): line for line in shown.get().splitlines() if "│" in line}
+    assert f"3, the oldest for 2 h │ 60 s: {ODD} │ 2, the last m/1:psi: 404 gone" in " ".join(rows["ops"].split())
+    assert "nothing" in rows["chat"]
 
 
 def test_brackets_in_a_reason_are_shown_as_they_are() -> None:

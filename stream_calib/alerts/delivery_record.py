@@ -1,0 +1,103 @@
+"""The record of what a hook is owed of an outbox, and of what it will not be told: how it is kept and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from stream_calib.alerts.model import Alert
+from stream_calib.errors import StateError
+from stream_calib.windows.state_store import StateStore
+
+GIVEN_UP = "given_up"
+MOST_OWED = 500
+"""Events that a hook may be owed of one outbox. Beyond it only the last event of each alert stays, and of these the
+newest."""
+
+GivenUpReason: TypeAlias = Literal["rejected", "too_old", "too_many"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """An event that the hook is to be told of."""
+
+    number: int
+    """Of the entry in the outbox; -1: the alert was open when the hook was new."""
+    alert: Alert
+    taken_ms: int
+    """Wall time at which it was taken over."""
+    failed_ms: int | None = None
+    """Wall time of the first attempt that failed."""
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Tells it from all others of its ledger, also when that is read anew."""
+        return self.number, self.alert.id
+
+
+class GivenUp(msgspec.Struct, frozen=True):
+    """An event that the hook will not be told of."""
+
+    hook: str
+    reason: GivenUpReason
+    detail: str
+    """What the receiver said last."""
+    time_ms: int
+    """Wall time."""
+    alert: dict[str, Any]
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    owed: list[tuple[int, int, int | None, msgspec.Raw]]
+    """As Owed: number, taken_ms, failed_ms, alert."""
+    told: dict[str, int]
+
+
+def field_of(hook: str) -> str:
+    """Name of the field with the hook's position."""
+    return f"hook:{hook}"
+
+
+def owed_of(store: StateStore, hook: str) -> list[Owed]:
+    """What the hook is owed of the outbox, oldest first; as far as it is on record. Raises StateError where that cannot
+    be read."""
+    (blob,) = store.blobs([field_of(hook)])
+    return decoded(blob, hook)[0]
+
+
+def given_up_of(store: StateStore) -> tuple[int, list[GivenUp]]:
+    """How many events were given up in all, and the newest of them, oldest first."""
+    entries = store.entries(GIVEN_UP, 0)
+    return store.length(GIVEN_UP), [msgspec.json.decode(entry, type=GivenUp) for entry in entries]
+
+
+def bounded(owed: list[Owed]) -> tuple[list[Owed], list[Owed]]:
+    """What stays, and what does not. See MOST_OWED."""
+    if len(owed) <= MOST_OWED:
+        return owed, []
+    last = {o.alert.dedup_key: o for o in owed}
+    stays = {o.key for o in [o for o in owed if last[o.alert.dedup_key] is o][-MOST_OWED:]}
+    return [o for o in owed if o.key in stays], [o for o in owed if o.key not in stays]
+
+
+def encoded(owed: Sequence[Owed], told: Mapping[str, int]) -> bytes:
+    """The record's bytes. `told`: see Ledger.told."""
+    rows = [(o.number, o.taken_ms, o.failed_ms, msgspec.Raw(o.alert.encode())) for o in owed]
+    return msgspec.json.encode(_Document(rows, dict(sorted(told.items()))))
+
+
+def decoded(blob: bytes | None, hook: str) -> tuple[list[Owed], dict[str, int]]:
+    """What is owed, oldest first, and `told`. Raises StateError where that cannot be read."""
+    if blob is None:
+        return [], {}
+    try:
+        found = msgspec.json.decode(blob, type=_Document)
+    except msgspec.MsgspecError as error:
+        raise StateError(
+            f"what the hook {hook} is owed cannot be read: {error}; restore the state from a backup"
+        ) from error
+    owed = [Owed(number, Alert.decode(bytes(raw)), taken, failed) for number, taken, failed, raw in found.owed]
+    return owed, found.told
