@@ -17,6 +17,8 @@ from tests.hook_messages import alert, hook, message
 
 RUNBOOK = "docs/operations.md"
 FOREVER = "while :; do sleep 1; done"
+PATIENCE_S = (0.3, 3, 30)
+"""Time limits, of which the first does where the machine is not busy."""
 
 
 def send(script: str, *arguments: str, timeout: str = "30s", **evidence: Any) -> Delivery:
@@ -71,8 +73,11 @@ def test_a_program_that_is_not_there() -> None:
 def test_one_that_hangs_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
     file = tmp_path / "pids"
     script = f"trap '' TERM; ({FOREVER}) & echo $$ $! > \"$1\"; {FOREVER}"
-    delivery = send(script, str(file), timeout="500ms")
-    assert delivery == Delivery("retry", "sh did not end within 0.5 s")
+    for timeout_s in PATIENCE_S:
+        delivery = send(script, str(file), timeout=f"{timeout_s}s")
+        assert delivery == Delivery("retry", f"sh did not end within {timeout_s} s")
+        if file.exists():
+            break
     pids = [int(pid) for pid in file.read_text().split()]
     assert len(pids) == 2
     for pid in pids:
@@ -96,8 +101,12 @@ def test_a_large_message_comes_whole() -> None:
 
 
 def test_a_flood_of_output_is_not_kept() -> None:
-    ended = run(["yes"], b"", {"PATH": os.environ["PATH"]}, 0.3, max_output_bytes=10)
-    assert ended == (None, b"y\n" * 5)
+    for timeout_s in PATIENCE_S:
+        ended = run(["yes"], b"", {"PATH": os.environ["PATH"]}, timeout_s, max_output_bytes=10)
+        assert ended.status is None
+        if ended.output:
+            break
+    assert ended.output == b"y\n" * 5
     assert len(send("yes; exit 1", timeout="300ms").detail) < 300
 
 
