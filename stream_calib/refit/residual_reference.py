@@ -24,7 +24,6 @@ from stream_calib.calibration.rounding import round_significant
 from stream_calib.config import Config
 from stream_calib.drift.label_selection import tolerated
 from stream_calib.drift.overdispersion import overdispersion
-from stream_calib.drift.psi_reference import MIN_WINDOWS
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.evidence import Evidence, chosen_rows
 from stream_calib.refit.gate_evidence import JudgedMap
@@ -68,7 +67,8 @@ class _Family:
 def watched_outcomes(
     evidence: Evidence, candidate: JudgedMap, signatures: Signatures, config: Config
 ) -> WatchedDocument | None:
-    """What the residual detectors of a candidate watch; None where MIN_WINDOWS past windows with labels are not there.
+    """What the residual detectors of a candidate watch; None where there are no three past windows with labels. A
+    family that has fewer is left out.
 
     epsilon of a cell is the largest of `drift.tolerance`; the one-sided bound on the cell's |mean of label - p|,
     simultaneous over cells and both sides at `calibration.delta`, from the buckets that nothing was fitted to (Chernoff
@@ -78,7 +78,7 @@ def watched_outcomes(
     families = _families(rows, rows.labelled, config, by_interval=True)
     expected, variance = rows.labelled * rows.served, rows.labelled * rows.served * (1.0 - rows.served)
     known = _with_phi(families, window, rows.positives - expected, variance)
-    if known is None:
+    if not known or known[0].rule != EVERYTHING:
         return None
     untouched = _rows(_untouched(evidence, candidate), candidate, signatures, config)
     share = config.calibration.delta / (2 * sum(len(family.places) for family in known))
@@ -112,9 +112,7 @@ def watched_coverage(
         share = np.zeros(len(rows.scores))
         share[inside] = coverage[cell]
         known = _with_phi([family], window, rows.labelled - rows.scores * share, rows.scores * share * (1.0 - share))
-        if known is None:
-            return None
-        documents.append(_document(known[0], tolerated(coverage), coverage))
+        documents += [_document(made, tolerated(coverage), coverage) for made in known]
     return WatchedDocument(edges=_EDGES, families=tuple(documents)) if documents else None
 
 
@@ -186,11 +184,9 @@ def _families(rows: _Rows, n: NDArray[np.int64], config: Config, *, by_interval:
 
 def _with_phi(
     families: Sequence[_Family], window: NDArray[np.intp], residual: Floats, variance: Floats
-) -> list[_Family] | None:
-    """The families with their phi; None where one's is not known. Columns (k,)."""
+) -> list[_Family]:
+    """Those of the families whose phi is known, with it. Columns (k,)."""
     windows, found = int(window.max(initial=-1)) + 1, []
-    if windows < MIN_WINDOWS or not families:
-        return None
     for family in families:
         size, inside = len(family.places), family.cell >= 0
         place = window[inside] * size + family.cell[inside]
@@ -199,9 +195,8 @@ def _with_phi(
             for column in (residual, variance)
         ]
         phi = overdispersion(*sums)
-        if phi is None:
-            return None
-        found.append(_Family(family.rule, family.places, family.cell, phi))
+        if phi is not None:
+            found.append(_Family(family.rule, family.places, family.cell, phi))
     return found
 
 

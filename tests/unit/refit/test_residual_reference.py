@@ -364,6 +364,26 @@ def test_before_three_windows_nothing_is_known(traffic: Traffic) -> None:
     assert watch.sums(FIRST_PANE, traffic.cells(0)) == (None, None)
 
 
+def test_a_family_that_is_new_is_left_out_and_everything_else_is_watched(traffic: Traffic) -> None:
+    config = config_of(
+        scores={
+            "attributes": {"region": "r", "device": "d"},
+            "predicates": {"eu tv": {"region": ["eu"], "device": ["tv"]}},
+        }
+    )
+    late = replace(traffic)
+    eu_tv = late.value == 0
+    late.value[eu_tv & (late.pane < 72)] = 1
+    evidence = late.evidence(config)
+    for document in (
+        watched_outcomes(evidence, IDENTITY, signatures, config),
+        watched_coverage(evidence, IDENTITY, signatures, config),
+    ):
+        assert document is not None
+        assert {f.attributes for f in document.families} == {(), ("region",), ("device",), ("region", "device")}
+        assert {f.predicate.name for f in document.families if f.predicate is not None} == {"all"}
+
+
 def test_labels_that_never_come_are_no_reference(traffic: Traffic) -> None:
     silent = replace(traffic)
     silent.label[:] = -1
