@@ -155,7 +155,8 @@ def _delay(report: Report, bar: Bar, sizes: Sizes, laws: Sequence[str], river: b
             found |= bar.wait(f"{when}, River", partial(river_delays, law, sizes.river_runs, warm_up))
         report.add_delays(when, found)
         if law == LAW and warm_up:
-            report.judge(f"{law}: median delay, {OURS_BY_EVENT}", found[OURS_BY_EVENT].quantile(0.5), MEDIAN_DELAY)
+            for ours in (OURS, OURS_BY_EVENT):
+                report.judge(f"{law}: median delay, {ours}", found[ours].quantile(0.5), MEDIAN_DELAY)
         if not warm_up:
             report.judge(f"{law}: present from the first event, share detected", found[OURS].detected, ALL)
 
