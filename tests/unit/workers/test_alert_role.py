@@ -10,13 +10,15 @@ from prometheus_client import REGISTRY
 
 from stream_calib.alerts.model import Alert, AlertState, make_alert
 from stream_calib.config import Config
+from stream_calib.errors import TransportError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.transport.memory import MemoryLog
 from stream_calib.transport.port import TopicPartition
 from stream_calib.windows.state_store import Commit, StateStore
+from tests.unit.alerts.receivers import Receiver
 from workers import alert as alert_module
 from workers.alert import AlertDelivery
-from workers.deployment import connect_state, open_deployment_store, open_gaps, open_registry, state_of
+from workers.deployment import connect_state, open_board, open_deployment_store, open_gaps, open_registry, state_of
 from workers.input_gaps import Gap
 
 pytestmark = pytest.mark.services
@@ -28,10 +30,17 @@ class Delivery:
     def __init__(self, redis_url: str) -> None:
         self.now_ms = 1_000_000
         self.config = Config.model_validate(
-            {"model": {"name_path": "m"}, "redis": {"url": redis_url}, "windows": {"horizon": "2h"}}
+            {
+                "model": {"name_path": "m"},
+                "redis": {"url": redis_url},
+                "windows": {"horizon": "2h"},
+                "alerts": {"hooks": [{"name": "ops", "kind": "command", "command": ["x"], "gather": "0s"}]},
+            }
         )
         self.client = connect_state(self.config)
         self.log = MemoryLog()
+        self.log_is_away = False
+        self.receiver = Receiver("ops")
         self.log.create_topic("alerts", 1)
         self.roles: list[AlertDelivery] = []
 
@@ -40,6 +49,11 @@ class Delivery:
         role.open()
         self.roles.append(role)
         return role
+
+    def open_log(self, config: Config) -> MemoryLog:
+        if self.log_is_away:
+            raise TransportError("the brokers do not answer")
+        return self.log
 
     def store(self, key: ModelKey) -> StateStore:
         return state_of(self.client, self.config, key).store
@@ -69,8 +83,10 @@ class Delivery:
 @pytest.fixture
 def delivery(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Delivery]:
     made = Delivery(redis_url)
-    monkeypatch.setattr(alert_module, "open_log", lambda config: made.log)
+    monkeypatch.setattr(alert_module, "open_log", made.open_log)
+    monkeypatch.setattr(alert_module, "hooks_of", lambda alerts: [made.receiver])
     yield made
+    made.receiver.goes_on.set()
     for role in made.roles:
         role.close()
     made.client.close()
@@ -111,6 +127,40 @@ def test_only_the_holder_of_the_lease_delivers_and_tells_what_is_open(delivery: 
     delivery.delivers(second, 3)
     assert delivery.delivered()[-1] == third
     assert REGISTRY.get_sample_value("stream_calib_alerts_open", labels) == 1
+
+
+def test_people_are_told_that_the_log_is_away(delivery: Delivery) -> None:
+    open_registry(delivery.client, delivery.config).add(A)
+    delivery.log_is_away = True
+    made = delivery.raise_alert(A, 1)
+    role = delivery.start()
+    delivery.until(role, lambda: bool(delivery.receiver.got))
+    assert list(delivery.receiver.got[0].alerts) == [made]
+    delivery.until(role, lambda: role.ready() == "waits: the brokers do not answer")
+    assert delivery.delivered() == []
+    delivery.log_is_away = False
+    delivery.now_ms += 5_000
+    delivery.delivers(role, 1)
+    assert role.ready() is None
+    assert len(delivery.receiver.got) == 1
+
+
+def test_what_is_on_its_way_at_the_end_is_waited_for_and_not_told_again(delivery: Delivery) -> None:
+    open_registry(delivery.client, delivery.config).add(A)
+    delivery.raise_alert(A, 1)
+    first = delivery.start()
+    delivery.receiver.hangs.set()
+    delivery.delivers(first, 1)
+    delivery.receiver.goes_on.set()
+    delivery.roles.remove(first)
+    first.close()
+    assert delivery.receiver.is_closed.wait(_WITHIN_S)
+    second = delivery.start()
+    delivery.raise_alert(A, 2, "close")
+    delivery.until(second, lambda: len(delivery.receiver.got) == 2)
+    assert [[alert.pane for alert in message.alerts] for message in delivery.receiver.got] == [[1], [2]]
+    (status,) = [s for s in open_board(delivery.client, delivery.config).all(0) if s.member == second._member]
+    assert set(status.facts["hooks"]["ops"]) == {"waiting", "failures", "says"}
 
 
 def test_an_outbox_that_cannot_be_read_does_not_stop_the_others(delivery: Delivery) -> None:
