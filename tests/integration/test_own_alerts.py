@@ -194,6 +194,10 @@ def test_what_goes_wrong_is_told_once_and_that_it_is_over_too(redis_url: str) ->
         assert one.last("rolled_back").evidence["actor"] == "ann"
         one.until_told("rolled_back", "open", "close")
 
+        # given a shard that has lost everything
+        one.client.delete(*one.client.keys("sc:{m/1/0}:*"))
+        assert one.until_told("redis_writes_lost", "open").evidence["topics"].keys() <= {"blocks", "labels"}
+
         told = one.told()
         assert len({alert.id for alert in told}) == len(told)
         for kind in ("rejected_rate", "watermark_stalled", "no_scores", "rolled_back"):
