@@ -11,7 +11,8 @@ from scipy.special import expit
 from stream_calib.drift.alert_changes import AlertChange
 from stream_calib.drift.label_selection import SelectionState, selection_step, tolerated
 from stream_calib.drift.outcome_step import OutcomeState, PaneOutcomes, outcome_step
-from stream_calib.drift.residual import ResidualSums, WatchedCells
+from stream_calib.drift.residual import ResidualState, ResidualSums, WatchedCells, advance
+from stream_calib.drift.residual_evidence import pane_evidence
 
 REFIT_PANES, PAGE_PANES = 720.0, 8_760.0
 P = np.array([0.1, 0.3, 0.5, 0.2, 0.4, 0.7])
@@ -73,6 +74,21 @@ def test_a_shift_of_one_group_opens_both_alerts_and_a_mended_snapshot_closes_the
     assert paged[1].since_pane == 20
     closed = [p for p, change in alerts if change.state == "close"]
     assert min(closed) > 28
+
+
+def test_each_budget_has_detectors_of_its_own_that_only_its_own_alarms_start_again() -> None:
+    rng = np.random.default_rng(8)
+    panes = [outcomes(rng, (0.0, 0.35)) for _ in range(30)]
+    state, alerts, asks = play([*panes])
+    refit, page, asked, paged = ResidualState(), ResidualState(), [], []
+    for pane, each in enumerate(panes):
+        evidence = pane_evidence(WATCHED, each.sums)
+        refit, alarms = advance(refit, WATCHED, evidence, REFIT_PANES)
+        page, pages = advance(page, WATCHED, evidence, PAGE_PANES)
+        asked += [pane] if alarms else []
+        paged += [pane] if pages else []
+    assert (state.refit, state.page, asks) == (refit, page, asked)
+    assert paged[0] == next(p for p, change in alerts if change.kind == "residual_page") > asked[0]
 
 
 def test_one_shift_of_everything_is_a_change_of_the_base_rate() -> None:
