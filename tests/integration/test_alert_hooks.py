@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import logging
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from email import message_from_bytes, policy
 from pathlib import Path
 from typing import Any
 
+import apprise
 import pytest
 import trustme
 
@@ -346,6 +348,13 @@ def test_apprise_refuses_private_addresses(ops: Ops, receiver: HookReceiver) -> 
 def test_an_address_that_apprise_does_not_know(ops: Ops) -> None:
     delivery = ops.apprise(f"nothing://{TOKEN}")
     assert delivery == Delivery("retry", "what is in url is no address that Apprise knows")
+
+
+def test_the_addresses_of_the_page_are_known_to_apprise() -> None:
+    page = (Path(__file__).parents[2] / "docs/alerts.md").read_text()
+    addresses = re.findall(r"\| `(\w+://[^`]*)` \|", page)
+    assert len(addresses) >= 4
+    assert [address for address in addresses if apprise.Apprise.instantiate(address) is None] == []
 
 
 # --- mail
