@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.fit_input import CENTRE_SCORE
-from stream_calib.calibration.groups import make_family
+from stream_calib.calibration.groups import Signature, make_family
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.metrics import log_loss_sums, worst_group_error_of_counts
 from stream_calib.config import Config
@@ -98,6 +98,7 @@ class ShadowEvaluation:
         self._weights, self._rules = RowWeights.of(config), family_rules(config)
         self._sums: _Sums | None = None
         self._served: tuple[str, JudgedMap] | None = None
+        self._known: dict[int, Signature] = {}
         self._figures: ShadowFigures | None = None
 
     def figures(self, log: DecisionLog) -> ShadowFigures | None:
@@ -118,6 +119,7 @@ class ShadowEvaluation:
         self._sums = None  # half advanced, it must not be used again
         self._advance(sums, log, decided)
         self._sums, self._figures = sums, self._told(sums)
+        self._known = {}
         return self._figures
 
     def _begun(self, log: DecisionLog, version: str, decided: int, first_kept: int, at: str | None) -> _Sums:
@@ -165,17 +167,23 @@ class ShadowEvaluation:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], LabelledCells]:
         """Probabilities (k,) by what was served and by the shadow, and the cells by weight."""
         panes = [PaneCells(pane, True, 0, cells)]
-        plain = trailing_cells(panes, self._state.signatures, None, self._weights).cells
+        plain = trailing_cells(panes, self._signatures, None, self._weights).cells
 
         def at_centres(of: JudgedMap | None) -> NDArray[np.float64]:
             if of is None:
                 return np.asarray(CENTRE_SCORE[plain.grid_bin], dtype=np.float64)
             own = plain
             if of.derived is not None:
-                own = trailing_cells(panes, self._state.signatures, of.derived, self._weights).cells
+                own = trailing_cells(panes, self._signatures, of.derived, self._weights).cells
             return of.served.at_centres(own.grid_bin, own.signature, own.signatures)
 
         return at_centres(self._map_of(served)), at_centres(sums.shadow), plain
+
+    def _signatures(self, hashes: Iterable[int]) -> dict[int, Signature]:
+        """As of the store, which is asked once for each: most of a pane's are those of the pane before."""
+        wanted = list(hashes)
+        self._known |= self._state.signatures([one for one in wanted if one not in self._known])
+        return {one: self._known[one] for one in wanted}
 
     def _map_of(self, version: str | None) -> JudgedMap | None:
         if version is None:

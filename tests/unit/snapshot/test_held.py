@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from stream_calib.config import Config
 from stream_calib.errors import (
     DamagedSnapshotError,
     PublicationRefusedError,
@@ -14,6 +15,7 @@ from stream_calib.errors import (
     StateError,
 )
 from stream_calib.events.contracts import ModelKey
+from stream_calib.refit.retention import Retention
 from stream_calib.snapshot.decision_log import MOST_HELD, DecisionLog
 from stream_calib.snapshot.fate import fate
 from stream_calib.snapshot.folded_log import FoldedLog
@@ -337,3 +339,35 @@ def test_a_shadow_of_what_is_current_is_damage(state: MemoryState, store: Snapsh
     entry = Shadow(**ACT | {"pane": 30, "version": version}, structure=None)
     with pytest.raises(StateError, match="made the shadow while it is current"):
         store.log().extend([entry.encode()])
+
+
+# --- retention
+
+
+def test_retention_keeps_what_is_held_and_the_shadow_with_its_structure(
+    state: MemoryState, store: SnapshotStore
+) -> None:
+    config = Config.model_validate(
+        {"model": {"name": "m", "version": "1"}, "windows": {"horizon": "1h"}, "retention": {"publications": 20}}
+    )
+    structures = [published(state, store, f"s{n}") for n in range(2)]
+    ask(state, "level", structures[1])
+    old_level = store.hold(level(structures[1], "level", structures[1]), report("level"), "1")
+    store.approve(old_level, "ann", "x")
+    later = [published(state, store, f"r{n}") for n in range(30)]
+    store.shadow(old_level, "ann", "was it better?")
+    later += [published(state, store, f"r{n}") for n in range(30, 60)]
+    waiting = held(state, store, "h")
+    retention = Retention(state, config)
+    while retention.advance(None):
+        pass
+    moves = store.history()
+    assert moves[0]["version"] in later
+    assert store.load(old_level).structure_version == structures[1]
+    assert store.load(waiting).version == waiting
+    for version in (structures[0], later[0]):
+        with pytest.raises(SnapshotError, match="not in the state store"):
+            store.load(version)
+    store.shadow(waiting, "ann", "now this one")
+    store.rollback(later[-2], "ann", "x")
+    assert store.log().shadow is not None
