@@ -86,6 +86,20 @@ def test_it_is_updated_when_news_have_held_and_once_for_each() -> None:
     assert len({alert.id for alert in told}) == 2
 
 
+def test_whenever_it_opens_again_its_key_is_the_same_and_its_events_are_others() -> None:
+    world = World()
+    for _ in range(3):
+        world.look("bad", news="a")
+        assert world.look("bad", 60, "a") == ["open"]
+        world.look("bad", news="b")
+        assert world.look("bad", 20, "b") == ["update"]
+        world.look("fine")
+        assert world.look("fine", 30) == ["close"]
+    told = world.told()
+    assert len({alert.id for alert in told}) == 9
+    assert len({alert.dedup_key for alert in told}) == 1
+
+
 def test_a_process_that_starts_anew_neither_opens_again_nor_closes_at_once() -> None:
     world = World()
     world.look("bad", news="a")
@@ -110,23 +124,24 @@ def test_of_two_that_see_a_change_at_once_one_tells_it() -> None:
 
 looks = st.lists(
     st.tuples(
-        st.integers(0, 2),  # who looks
+        st.integers(0, 1),  # who looks
+        st.integers(1, 4),  # how often in a row
         st.sampled_from(["bad", "between", "fine"]),
         st.sampled_from(["", "a", "b"]),
         st.integers(0, 70),  # how much later
-        st.booleans(),  # whether it has just started anew
+        st.sampled_from([False, False, False, True]),  # whether it has just started anew
     ),
-    max_size=60,
+    max_size=40,
 )
 
 
 @settings(max_examples=200, deadline=None)
 @given(looks)
-def test_whatever_is_seen_its_life_is_open_updates_close(seen: list[tuple[int, Level, str, int, bool]]) -> None:
+def test_whatever_is_seen_its_life_is_open_updates_close(seen: list[tuple[int, int, Level, str, int, bool]]) -> None:
     world = World()
-    watches = [watch() for _ in range(3)]
-    held: list[tuple[str, int]] = [("", 0)] * 3
-    for who, level, news, later_ms, anew in seen:
+    watches = [watch() for _ in range(2)]
+    held: list[tuple[str, int]] = [("", 0)] * 2
+    for who, level, news, later_ms, anew in (one[:1] + one[2:] for one in seen for _ in range(one[1])):
         if anew:
             watches[who], held[who] = watch(), ("", 0)
         told = world.look(level, later_ms, news, watches[who])
