@@ -18,6 +18,7 @@ from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.gate import judge_candidate
 from stream_calib.refit.gate_evidence import JudgedMap, gate_cells, gate_traffic
 from stream_calib.refit.gate_rows import GateTraffic
+from stream_calib.refit.settings import config_hash
 from stream_calib.snapshot.report import GateReport
 from stream_calib.windows.cells import MaturedCells
 from tests.unit.refit.test_gate import CONFIG, Data, window
@@ -103,15 +104,14 @@ def map_of(shift: float) -> JudgedMap:
 
 
 def evidence_of(*panes: tuple[int, int]) -> Evidence:
-    """(labelled, unlabelled) winners of each pane, half north, in the gate's bucket 16 and the fit's bucket 0."""
+    """(labelled, unlabelled) winners of each pane, half north, in the gate's bucket 16 and the fit's
+    bucket 0; those without a label score higher."""
     made = Evidence(FIRST_PANE, config())
     for pane, (labelled, unlabelled) in enumerate(panes):
         label = np.array([1, 0] * (labelled // 2) + [-1] * unlabelled, np.int8)
         hashes = np.resize(np.array([NORTH, SOUTH], np.uint64), len(label))
-        cells = [
-            MaturedCells.count(np.full(len(label), b, np.uint8), hashes, np.full(len(label), 201, np.uint16), label)
-            for b in (0, 16)
-        ]
+        grid_bin = np.where(label < 0, 221, 201).astype(np.uint16)
+        cells = [MaturedCells.count(np.full(len(label), b, np.uint8), hashes, grid_bin, label) for b in (0, 16)]
         made.advance(FIRST_PANE + pane, MaturedCells.merge(cells).pack())
     return made
 
@@ -135,6 +135,13 @@ def test_everybody_counts_who_is_decided_about_labelled_or_not() -> None:
 def test_against_the_raw_score_where_nothing_was_published() -> None:
     traffic = gate_traffic(evidence_of((100, 0)), signatures, config(), None, map_of(0.0))
     assert traffic.served[0] == pytest.approx([0.5, 1 / (1 + np.exp(-0.05))])
+
+
+def test_thresholds_are_named_by_requests_because_they_stand_in_snapshots() -> None:
+    plain = config()
+    one, other = (plain.model_copy(update={"decisions": {"decline": at}}) for at in (0.8, 0.7))
+    limited = one.model_copy(update={"refit": one.refit.model_copy(update={"max_decision_shift": 0.1})})
+    assert len({config_hash(made) for made in (plain, one, other, limited)}) == 4
 
 
 def test_a_limit_without_thresholds_is_refused() -> None:

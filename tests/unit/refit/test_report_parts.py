@@ -25,6 +25,11 @@ def test_roles_have_the_rows_of_their_own_buckets() -> None:
     assert sorted(buckets) == list(range(20))
 
 
+def test_panes_without_their_labels_give_a_role_no_rows() -> None:
+    *_, gate = role_rows(evidence_of(*[(100, 0)] * 10, (4, 400)))
+    assert (gate.incomplete_panes, gate.rows, gate.positives) == (1, 1_000, 500)
+
+
 def test_the_diagram_has_both_sides_on_the_same_rows() -> None:
     data = Data()
     found = reliability_document(data.cells(data.moved(1.0), data.truth))
