@@ -184,3 +184,26 @@ def hanging_resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_resolver_that_hangs_holds_nobody_up() -> None:
     with pytest.raises(TimeoutError, match=r"slow\.example was not resolved in time"):
         endpoints("slow.example", 80, allow_private=False, timeout_s=0.05)
+
+
+_NEAR_ASCII = st.characters(max_codepoint=130)
+_URLS = st.one_of(
+    st.text(max_size=40),
+    st.builds(
+        "{}://{}/{}".format, st.sampled_from(["http", "https", "HTTP"]), st.text(max_size=20), st.text(max_size=20)
+    ),
+)
+
+
+@given(_URLS)
+def test_whatever_is_written_or_answered_goes_into_no_second_header(text: str) -> None:
+    for read in (HttpAddress.parse, HttpAddress.parse("https://example.com/hook").redirected):
+        try:
+            address = read(text)
+        except ValueError:
+            continue
+        for part in (address.host, address.target, address.authority, address.authorization or ""):
+            assert part.isascii()
+            assert part.isprintable()
+        assert " " not in address.target + address.authority
+        assert address.target.startswith("/")
