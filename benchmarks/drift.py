@@ -77,7 +77,7 @@ class Sizes:
 
 
 FULL = Sizes(
-    200_000_000, by_event=100_000_000, river_events=2_000_000, runs=2_000, river_runs=100, dependent_events=50_000_000
+    200_000_000, by_event=100_000_000, river_events=2_000_000, runs=2_000, river_runs=100, dependent_events=20_000_000
 )
 QUICK = Sizes(2_000_000, by_event=1_000_000, river_events=500_000, runs=200, river_runs=20, dependent_events=2_000_000)
 
