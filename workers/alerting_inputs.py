@@ -68,14 +68,16 @@ class StalledInputs:
             if report is None:
                 level = "between" if level == "fine" else level
                 continue
-            idle_ms = 0 if report.idle_since_ms is None else now_ms - report.idle_since_ms
-            behind_ms = idle_ms if report.clock_ms is None else newest_ms - report.clock_ms
-            stands_ms = min(idle_ms, behind_ms)
-            if stands_ms >= self._limit_ms:
-                found[partition.partition] = Standing(report.clock_ms, behind_ms)
+            if report.idle_since_ms is None:
+                continue
+            idle_ms = now_ms - report.idle_since_ms
+            behind_ms = newest_ms - (0 if report.clock_ms is None else report.clock_ms)
+            if min(idle_ms, behind_ms) >= self._limit_ms:
+                shown_ms = idle_ms if report.clock_ms is None else behind_ms
+                found[partition.partition] = Standing(report.clock_ms, shown_ms)
                 level = "bad"
-            elif stands_ms >= self._limit_ms // 2 and level == "fine":
-                level = "between"
+            elif behind_ms >= self._limit_ms // 2 and level == "fine":
+                level = "between"  # a monitor that has just begun does not know for how long nothing came
         return self._seen(topic, level, found, len(of_topic), now_ms)
 
     def _newest_ms(self, side: str, reports: Mapping[TopicPartition, InputReport | None], now_ms: int) -> int:

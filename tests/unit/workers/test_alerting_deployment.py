@@ -121,8 +121,8 @@ def test_a_clock_that_stands_and_is_behind_opens_an_alert_of_its_topic_that_name
     assert opened.diagnosis.startswith(
         "blocks: the clocks of 1 of 2 partitions (1) stand since 2023-11-14 22:33 UTC, 16 "
     )
-    made.monitors = [made.monitor()]
-    assert made.look(20) == []
+    made.monitors, made.idle_since[B1] = [made.monitor()], made.now_ms
+    assert made.look(20) == [], "who reads it now has not read it for long"
     made.moving |= {B1}
     assert made.look(1) == ["watermark_stalled:blocks close"]
 
