@@ -10,6 +10,7 @@ import typer
 
 from stream_calib.errors import ConfigurationError
 from stream_calib.events.contracts import ModelKey
+from stream_calib.snapshot.fate import fate
 from stream_calib.snapshot.report import RefitReport
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, console, load, readable_errors
 from workers.cli_models import ModelOption, VersionOption, open_selected
@@ -43,12 +44,13 @@ def report(
         loaded = load(config)
         state = open_selected(loaded, model, version)
         found = chosen_report(state.snapshots.reports(), wanted, state.model_key)
+        became = None if found.version is None else fate(state.snapshots.log(), found.version)
         if json_file is not None:
             _write(json_file, found.encode() + b"\n")
         if html is not None:
-            _write(html, refit_page(found, state.model_key, loaded.windows.pane_ms).encode())
+            _write(html, refit_page(found, state.model_key, loaded.windows.pane_ms, became).encode())
     if html is None and json_file is None:
-        console.print(*report_tables(found, loaded.windows.pane_ms), sep="\n")
+        console.print(*report_tables(found, loaded.windows.pane_ms, became), sep="\n")
 
 
 def chosen_report(reports: Sequence[RefitReport], wanted: str | None, key: ModelKey) -> RefitReport:

@@ -25,8 +25,8 @@ from workers.refit_texts import (
 from workers.time_text import utc_of_pane
 
 
-def refit_page(report: RefitReport, key: ModelKey, pane_ms: int) -> str:
-    """The page as text. The same report gives the same text; it refers to nothing outside itself."""
+def refit_page(report: RefitReport, key: ModelKey, pane_ms: int, became: str | None = None) -> str:
+    """The page as text, `became` as in `asked_rows`. The same input gives the same text; it stands alone."""
     environment = page_environment("workers")
     environment.filters.update(
         count=lambda n: f"{n:,}", share=_share, probability=_probability, signed=_signed, verdict=VERDICTS.__getitem__
@@ -36,7 +36,7 @@ def refit_page(report: RefitReport, key: ModelKey, pane_ms: int) -> str:
         r=report,
         key=str(key),
         when=utc_of_pane(report.pane, pane_ms),
-        asked=asked_rows(report, pane_ms),
+        asked=asked_rows(report, pane_ms, became),
         hashes=hash_rows(report),
         roles=[role_row(role, pane_ms) for role in report.roles],
         overlap=overlap_text(report),

@@ -24,9 +24,9 @@ from workers.refit_texts import (
 _GROUPS_SHOWN = 15
 
 
-def report_tables(report: RefitReport, pane_ms: int) -> list[RenderableType]:
-    """Everything that the report holds; of long lists the first lines."""
-    tables: list[RenderableType] = [facts_table(asked_rows(report, pane_ms), title="Refit")]
+def report_tables(report: RefitReport, pane_ms: int, became: str | None = None) -> list[RenderableType]:
+    """Everything that the report holds; of long lists the first lines. `became` as in `asked_rows`."""
+    tables: list[RenderableType] = [facts_table(asked_rows(report, pane_ms, became), title="Refit")]
     if hashes := hash_rows(report):
         tables.append(facts_table(hashes))
     if report.roles:

@@ -24,8 +24,8 @@ class Compared(NamedTuple):
     candidate: str
 
 
-def asked_rows(report: RefitReport, pane_ms: int) -> list[tuple[str, str]]:
-    """The request and its end: what each line is about, and its text."""
+def asked_rows(report: RefitReport, pane_ms: int, became: str | None = None) -> list[tuple[str, str]]:
+    """The request and its end: what each line is about, and its text. `became`: of a held candidate, see `fate`."""
     rows = [
         ("request", report.request_id),
         ("asked for", f"{report.kind}, {report.reason}, with the pane of {utc_of_pane(report.pane, pane_ms)} UTC"),
@@ -37,7 +37,9 @@ def asked_rows(report: RefitReport, pane_ms: int) -> list[tuple[str, str]]:
         rows.append(("data", f"matured panes from {since} until {until} UTC"))
         rows.append(("served then", asked.parent or "the raw score"))
     rows.append(("ended", report.outcome + (f" as {report.version}" if report.version else "")))
-    if report.outcome == "held":
+    if report.outcome == "held" and became is not None and became != "held":
+        rows.append(("then", became))
+    elif report.outcome == "held":
         rows.append(("waits for", f"`stream-calib snapshot approve {report.version}`, or `snapshot reject`"))
     elif report.outcome != "published":
         reasons = () if report.gate is None else report.gate.reasons

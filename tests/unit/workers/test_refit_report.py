@@ -148,6 +148,9 @@ def test_a_report_without_anything_is_a_page_and_a_table_too() -> None:
 def test_a_candidate_that_is_held_says_what_it_waits_for() -> None:
     held = bare_report("r1", "held").model_copy(update={"version": "000012-89abcdef0123"})
     assert "waits for `stream-calib snapshot approve 000012-89abcdef0123`" in " ".join(" ".join(shown(held)).split())
+    approved = refit_page(held, KEY, PANE_MS, "approved by ann: checked")
+    assert "then approved by ann: checked" in Outline(approved).text
+    assert "waits for" not in approved
 
 
 def shown(report: RefitReport) -> list[str]:
