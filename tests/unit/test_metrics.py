@@ -16,6 +16,7 @@ BOUNDED = {
     "topic",
     "partition",
     "outcome",
+    "hook",
     "reason",
     "model",
     "status",
