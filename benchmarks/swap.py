@@ -49,6 +49,8 @@ class Swap(NamedTuple):
     committed: float
     first: float
     last: float
+    reader_cpu: float
+    """Of a reader, on average: with fewer cores than readers, they wait for each other so long."""
 
 
 def main(
@@ -126,7 +128,15 @@ def measure(way: Way, count: int, rounds: int, batch_ms: float, bar: Progress) -
                     committed = time.monotonic_ns()
                     used = wait_until_used(version)
                     if number:  # with the first one the readers come up
-                        swaps.append(Swap(*((at - began) / 1e6 for at in (committed, min(used), max(used)))))
+                        first, last = min(one.at_ns for one in used), max(one.at_ns for one in used)
+                        swaps.append(
+                            Swap(
+                                (committed - began) / 1e6,
+                                (first - began) / 1e6,
+                                (last - began) / 1e6,
+                                sum(one.cpu_ns for one in used) / len(used) / 1e6,
+                            )
+                        )
                         bar.advance(task)
     bar.remove_task(task)
     return swaps

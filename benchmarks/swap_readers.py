@@ -30,12 +30,14 @@ class Used(NamedTuple):
     version: str | None
     at_ns: int
     """Of the monotonic clock, which the processes of a machine share: the first batch was calibrated by it."""
+    cpu_ns: int
+    """That the reader took from the look at the pointer to the end of that batch."""
 
 
 @contextmanager
-def readers(raw: dict[str, Any], count: int, batch_ms: float, *, news: bool) -> Iterator[Callable[[str], list[int]]]:
+def readers(raw: dict[str, Any], count: int, batch_ms: float, *, news: bool) -> Iterator[Callable[[str], list[Used]]]:
     """Processes that serve a batch every `batch_ms`. Given is what waits until all use a version, and then gives the
-    times (ns, monotonic) at which each of them did first."""
+    word of each."""
     context = multiprocessing.get_context("spawn")
     ends: list[Connection] = []
     started = []
@@ -54,12 +56,12 @@ def readers(raw: dict[str, Any], count: int, batch_ms: float, *, news: bool) -> 
             process.join()
 
 
-def _wait_for(end: Connection, version: str) -> int:
+def _wait_for(end: Connection, version: str) -> Used:
     give_up = time.monotonic() + WITHIN_S
     while end.poll(max(0.0, give_up - time.monotonic())):
         used: Used = end.recv()
         if used.version == version:
-            return used.at_ns
+            return used
     raise RuntimeError(f"a reader does not serve {version} after {WITHIN_S:.0f} s")
 
 
@@ -80,11 +82,12 @@ def _serve(raw: dict[str, Any], number: int, batch_ms: float, with_news: bool, e
         time.sleep(float(rng.uniform(0, config.serving.snapshot_poll_ms / 1000)))
         version: str | None = ""
         while True:
+            began_ns = time.process_time_ns()
             models.refresh()
             served = models.serving(key).served
             if served is not None:
                 served.apply(score, index, signatures, times_ms)
             if (found := None if served is None else served.version) != version:
                 version = found
-                end.send(Used(version, time.monotonic_ns()))
+                end.send(Used(version, time.monotonic_ns(), time.process_time_ns() - began_ns))
             time.sleep(batch_ms / 1000)
