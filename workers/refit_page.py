@@ -84,7 +84,7 @@ def _share(value: float) -> str:
 
 
 def _probability(value: float) -> str:
-    return f"{value:.4f}"
+    return f"{value:.4f}" if value >= 0.01 or not value else f"{value:.3g}"
 
 
 def _signed(value: float | None, digits: int = 4) -> str:
