@@ -116,6 +116,9 @@ def test_the_flights_example_loads_as_it_is_meant() -> None:
         ("topics", 'scores = "a b"', 'topics.scores = "a b": not a topic name'),
         ("redis", 'url = "localhost"', 'redis.url = "localhost": not the address of a server'),
         ("redis", 'url = "redis://h:99999"', 'redis.url = "redis://h:99999": not the address of a server'),
+        ("alerts.conditions", 'no_scores = "0s"', 'alerts.conditions.no_scores = "0s": must be more than 0ms'),
+        ("alerts.conditions", 'lag = "never"', 'alerts.conditions.lag = "never": not a duration'),
+        ("alerts.conditions", "rejected_share = 1.5", "alerts.conditions.rejected_share = 1.5: must be at most 1"),
         ("calibration", "offset_ridge = inf", "calibration.offset_ridge = Infinity: Input should be a finite number"),
     ],
 )
