@@ -33,13 +33,13 @@ def outcomes(
 
 
 def play(
-    panes: list[PaneOutcomes | None], state: OutcomeState | None = None
+    panes: list[PaneOutcomes | None], page_panes: float = PAGE_PANES
 ) -> tuple[OutcomeState, list[tuple[int, AlertChange]], list[int]]:
     """The state at the end, the alerts and the panes that ask; the state goes through its stored form each time."""
-    state = OutcomeState() if state is None else state
+    state = OutcomeState()
     alerts, asks = [], []
     for pane, each in enumerate(panes):
-        result = outcome_step(state, pane, each, REFIT_PANES, PAGE_PANES)
+        result = outcome_step(state, pane, each, REFIT_PANES, page_panes)
         state = OutcomeState.from_json(json.loads(json.dumps(result.state.to_json())))
         assert state == result.state
         alerts += [(pane, change) for change in result.alerts]
@@ -115,8 +115,10 @@ def test_a_shift_that_nothing_mends_keeps_the_alert_open_and_tells_it_once() -> 
 def test_a_shift_is_told_anew_under_a_snapshot_that_did_not_mend_it() -> None:
     rng = np.random.default_rng(4)
     panes = [outcomes(rng, (0.0, 0.8), version="v1" if pane < 10 else "v2") for pane in range(20)]
-    _, alerts, _ = play([*panes])
-    assert next(c.state for p, c in alerts if c.kind == "residual" and p >= 10) == "update"
+    _, alerts, _ = play([*panes], page_panes=1e40)  # a page would begin the evidence anew too
+    update = next(c for p, c in alerts if c.kind == "residual" and p >= 10)
+    assert update.state == "update"
+    assert update.evidence["cells"]["g=1"]["since_pane"] == 10, "evidence is of the snapshot that did not mend it"
 
 
 def test_without_outcomes_nothing_moves() -> None:
