@@ -118,6 +118,7 @@ def time_attributes(structure: StructureSnapshot) -> TimeAttributes | None:
 
 
 def predicate_document(rule: FamilyRule) -> PredicateDocument | None:
+    """The predicate of a family, if it is one."""
     if rule.predicate is None:
         return None
     return PredicateDocument(name=rule.predicate, admitted=tuple(tuple(sorted(values)) for values in rule.admitted))
@@ -126,6 +127,7 @@ def predicate_document(rule: FamilyRule) -> PredicateDocument | None:
 def rule_of(
     document: FamilyDocument | PatchRoundDocument | WatchedFamilyDocument, attributes: Sequence[str]
 ) -> FamilyRule:
+    """The rule of a stored family. `attributes`: those of the signatures. Raises ConfigurationError for an unknown one."""
     predicate = document.predicate
     if predicate is None:
         return family_rule(document.attributes, attributes)
