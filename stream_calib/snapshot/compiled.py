@@ -127,7 +127,7 @@ def predicate_document(rule: FamilyRule) -> PredicateDocument | None:
 def rule_of(
     document: FamilyDocument | PatchRoundDocument | WatchedFamilyDocument, attributes: Sequence[str]
 ) -> FamilyRule:
-    """The rule of a stored family. `attributes`: those of the signatures. Raises ConfigurationError for an unknown one."""
+    """The rule of a stored family. `attributes`: of the signatures. Raises ConfigurationError for an unknown one."""
     predicate = document.predicate
     if predicate is None:
         return family_rule(document.attributes, attributes)
