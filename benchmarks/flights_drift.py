@@ -31,6 +31,7 @@ from stream_calib.alerts.model import Alert
 from stream_calib.config import Config
 from stream_calib.config_file import tomllib
 from stream_calib.demo.flights import DAY_MS, load_flights
+from stream_calib.drift.cell_history import EVERYTHING
 from stream_calib.drift.psi import KNOWN, look
 from stream_calib.drift.psi_window import PsiWindow
 from stream_calib.drift.residual import ResidualState, ResidualSums, WatchedCells, advance
@@ -196,7 +197,7 @@ def show(
     table = Table("residual detectors", "alarms of cells", "days with one", "cells", "of everything", "budget")
     for name, alarms in by_switch.items():
         cells = {alarm.cell for alarm in alarms}
-        everything = sum(alarm.cell == "everything" for alarm in alarms)
+        everything = sum(alarm.cell == EVERYTHING for alarm in alarms)
         days = len({alarm.day for alarm in alarms})
         table.add_row(name, str(len(alarms)), str(days), str(len(cells)), str(everything), f"{budget:.1f}")
     console.print(table)

@@ -15,7 +15,7 @@ from stream_calib.config_file import tomllib
 from stream_calib.demo.flights import DAY_MS, Flights, load_flights
 from tests.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(1_200)]
 DAYS = 30
 
 
