@@ -12,7 +12,9 @@ block b. What is frozen is an upper confidence bound, because a phi that is too 
     (phi + t s) W / (W - 1),   t: the 95 % quantile of Student's t at W - 1 degrees of freedom.
 
 W / (W - 1) is for the blocks being part of what the probabilities were fitted to. A block is one season of the traffic
-(a window of the PSI), so what is shared within a pane is in it, and what neighbouring panes share.
+(a window of the PSI), so what is shared within a pane is in it, and what neighbouring panes share. (Over 100 days of
+flights and at a budget of 3.3 alarms, blocks of a day gave 3, of six hours 23, of an hour 167, and phi = 1 gave 934: a
+storm lasts longer than a pane.)
 """
 
 from __future__ import annotations
