@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stream_calib.refit.decider import Decider
+from stream_calib.refit.settings import step_config
 from stream_calib.snapshot.decision_log import DecisionLog, Request, Settled
 from stream_calib.windows.cells import EMPTY_MATURED, EMPTY_SCORED
 from stream_calib.windows.vocabulary import Vocabulary
@@ -70,6 +71,15 @@ def test_a_change_of_outcomes_opens_alerts_and_brings_a_refit_and_a_closer_that_
     published = [e for e in steady.store.log().entries if isinstance(e, Settled) and e.outcome == "published"]
     assert len(published) >= 2, "what the detectors asked for is published"
     assert sum(a.state == "open" for a in told["residual"]) == 1
+
+
+def test_budgets_are_panes_of_the_configured_days() -> None:
+    made = config()
+    made = made.model_copy(
+        update={"drift": made.drift.model_copy(update={"false_alarm_days": 10.0, "page_days": 90.0})}
+    )
+    limits = step_config(made)
+    assert (limits.budget_panes, limits.page_panes) == (240.0, 2_160.0)
 
 
 def test_ids_depend_on_content_alone() -> None:
