@@ -74,15 +74,16 @@ class HookDelivery:
 
     def refresh(self, key: ModelKey, store: StateStore, fields: Mapping[str, str | None], now_ms: int) -> None:
         """See Ledger.refresh."""
-        ledger = self._ledgers.setdefault(key, Ledger(store, self.name))
-        ledger.refresh(fields, now_ms)
+        if key not in self._ledgers:
+            self._ledgers[key] = Ledger(store, self.name, lambda alert: self._routing.tells(self.name, alert))
+        self._ledgers[key].refresh(fields, now_ms)
 
     def take(self, key: ModelKey, start: int, alerts: Sequence[Alert], acknowledged: Acknowledged, now_ms: int) -> bool:
         """Takes over what it has not of the outbox's entries, the first of which is number `start`; whether there is
         something to be told among them."""
         ledger, self._acknowledged[key] = self._ledgers[key], acknowledged
         new = alerts[ledger.position - start :]
-        return ledger.take(new, lambda alert: self._routing.tells(self.name, alert), acknowledged, now_ms)
+        return ledger.take(new, acknowledged, now_ms)
 
     def forget(self, key: ModelKey) -> None:
         """The outbox is no longer this process's."""

@@ -48,8 +48,10 @@ class Ledger:
     Raises StateUnavailableError when the store is away, StateError where what it holds cannot be read.
     """
 
-    def __init__(self, store: StateStore, hook: str) -> None:
-        self._store, self._hook = store, hook
+    def __init__(self, store: StateStore, hook: str, tells: Callable[[Alert], bool]) -> None:
+        """`tells`: whether the hook is told of such an alert. It is told of the end of one that it knows in any
+        case."""
+        self._store, self._hook, self._tells = store, hook, tells
         self._name = field_of(hook)
         self._field: str | None = None
         """As it was last read or written; None: not read yet."""
@@ -95,7 +97,7 @@ class Ledger:
         missed = [
             Owed(_BEFORE_IT_WAS_THERE, alert, now_ms)
             for key, alert in open_alerts(self._store, position).items()
-            if key not in known
+            if key not in known and self._tells(alert)
         ]
         expect = {name: fields[name] for name in (SENT, DROPPED, PASSED)}
         return self._write(position, [*self.owed, *missed], self.told, expect=expect)
@@ -103,14 +105,10 @@ class Ledger:
     def take(
         self,
         alerts: Sequence[Alert],
-        tells: Callable[[Alert], bool],
         acknowledged: Acknowledged,
         now_ms: int,
     ) -> bool:
-        """Takes the next entries of the outbox over; whether there is something to be told among them.
-
-        `tells`: whether the hook is told of such an alert. It is told of the end of one that it knows in any case.
-        """
+        """Takes the next entries of the outbox over; whether there is something to be told among them."""
         if not alerts:
             return False
         known = self.told.keys() | {owed.alert.dedup_key for owed in self.owed}
@@ -118,7 +116,7 @@ class Ledger:
             Owed(number, alert, now_ms)
             for number, alert in enumerate(alerts, self.position)
             if not acknowledged.mutes(number, alert)
-            and (tells(alert) or (alert.state == "close" and alert.dedup_key in known))
+            and (self._tells(alert) or (alert.state == "close" and alert.dedup_key in known))
         ]
         owed, given_up = bounded([*self.owed, *taken])
         lost = self._records(given_up, "too_many", f"more than {MOST_OWED} were waiting", now_ms)
@@ -207,7 +205,10 @@ class Ledger:
         given_up: Sequence[GivenUp] = (),
         expect: Mapping[str, str | None] | None = None,
     ) -> bool:
-        """One commit; False where another process was first."""
+        """One commit; False where another process was first. `expect`: of a ledger that begins, what else it was made
+        from."""
+        if self._field is None and expect is None:
+            return False  # what another process has put there is not known: nothing may be written over it
         changes = int((self._field or ":0").partition(":")[2]) + 1
         field = f"{position}:{changes}"
         change = Commit(

@@ -32,7 +32,7 @@ def state(request: pytest.FixtureRequest) -> Iterator[StateStore]:
 
 def ledger(state: StateStore, now_ms: int = 0) -> Ledger:
     """As a process that has just begun."""
-    made = Ledger(state, HOOK)
+    made = Ledger(state, HOOK, lambda alert: alert.severity != "info")
     refresh(state, made, now_ms)
     return made
 
@@ -44,7 +44,7 @@ def refresh(state: StateStore, one: Ledger, now_ms: int = 0) -> None:
 def test_it_is_the_same_for_the_next_process(state: StateStore) -> None:
     events = [event("open"), event("update", number=1), event("open", "label_outage", number=2)]
     first = ledger(state)
-    assert first.take(events, lambda alert: alert.severity != "info", Acknowledged(), 5)
+    assert first.take(events, Acknowledged(), 5)
     assert first.telling(first.owed[:2])
     first.failed(first.owed[:2], -1, "503", 9)
     assert first.delivered(first.owed[2:])
@@ -68,8 +68,8 @@ def test_it_is_the_same_for_the_next_process(state: StateStore) -> None:
 def test_a_change_that_comes_too_late_is_not_made(state: StateStore) -> None:
     first, second = ledger(state), ledger(state)
     everything = Acknowledged()
-    assert first.take([event("open")], lambda _: True, everything, 1)
-    assert not second.take([event("open")], lambda _: True, everything, 1)
+    assert first.take([event("open")], everything, 1)
+    assert not second.take([event("open")], everything, 1)
     assert not second.telling(second.owed or first.owed)
     refresh(state, second)
     assert (second.position, second.owed) == (1, first.owed)
@@ -109,10 +109,22 @@ def test_what_a_hook_has_not_read_is_not_dropped(state: StateStore) -> None:
     assert waiting(state) == 0
 
 
+def test_into_a_state_that_was_wiped_nothing_is_written_before_it_is_read_anew() -> None:
+    state = MemoryState()
+    one = ledger(state)
+    one.take([event("open", number=number, subject=str(number)) for number in range(2)], Acknowledged(), 0)
+    vars(state).update(vars(MemoryState()))
+    first, second = one.owed
+    assert not one.delivered([first])
+    assert not one.delivered([second])
+    refresh(state, one)
+    assert (one.position, one.owed) == (0, []), "the first events of the new outbox are not behind it"
+
+
 def test_of_what_was_given_up_the_newest_stay(state: StateStore) -> None:
     one = ledger(state)
     events = [event("open", number=number, subject=str(number)) for number in range(250)]
-    one.take(events, lambda _: True, Acknowledged(), 0)
+    one.take(events, Acknowledged(), 0)
     one.rejected(one.owed, "no", 1)
     number, given_up = given_up_of(state)
     assert (number, len(given_up)) == (250, 200)
@@ -163,8 +175,8 @@ def test_an_acknowledgement_ends_with_the_opening_that_it_was_given_for(state: S
 
 
 def test_the_field_of_a_model_key_tells_of_no_other_hook(state: StateStore) -> None:
-    one, other = Ledger(state, "a"), Ledger(state, "b")
+    one, other = (Ledger(state, name, lambda _: True) for name in ("a", "b"))
     for made in (one, other):
         made.refresh(state.read([SENT, DROPPED, PASSED, field_of("a"), field_of("b")]), 0)
-    one.take([event("open", key=KEY)], lambda _: True, Acknowledged(), 0)
+    one.take([event("open", key=KEY)], Acknowledged(), 0)
     assert [len(owed_of(state, name)) for name in ("a", "b")] == [1, 0]

@@ -29,8 +29,8 @@ class PagerDutyHook:
     def __init__(self, hook: HookSection, runbook_url: str, client: HttpClient) -> None:
         """Raises ConfigurationError where the key, or the address where one is given, cannot be used."""
         self._hook, self._runbook_url, self._client = hook, runbook_url, client
-        self._taken: tuple[str, int] = ("", 0)
-        """Id of the message that was tried last, and how many of its events PagerDuty has."""
+        self._taken: dict[str, dict[str, Any]] = {}
+        """Of messages that were taken in part: deduplication key -> the last event of it that PagerDuty has."""
         self._address()
         self._key()
 
@@ -45,13 +45,15 @@ class PagerDutyHook:
         except ConfigurationError as error:
             return Delivery("retry", str(error))
         deadline, events = self._client.deadline(), list(_events(message, self._runbook_url))
-        first = self._taken[1] if self._taken[0] == message.id else 0
-        for position, event in enumerate(events[first:], first):
+        # By what an event says, not by its place: the next message may hold others, and other news of the same alert.
+        for event in [event for event in events if self._taken.get(event["dedup_key"]) != event]:
             body = canonical_json({"routing_key": key, **event})
             delivery = self._client.post(address, {"Content-Type": "application/json"}, body, deadline, [key])
             if delivery.outcome != "delivered":
                 return delivery
-            self._taken = (message.id, position + 1)
+            self._taken[event["dedup_key"]] = event
+        for event in events:
+            self._taken.pop(event["dedup_key"], None)
         return Delivery("delivered", f"PagerDuty took {len(events)} event{'s' if len(events) != 1 else ''}")
 
     def close(self) -> None:

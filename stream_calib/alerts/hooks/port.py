@@ -22,10 +22,12 @@ class Message:
 
     @property
     def id(self) -> str:
-        """The same whenever it is sent again, so that a receiver can tell a repeat: that of the last alert, but of a
-        message that says something else of it."""
-        last = self.alerts[-1].id
-        return content_id("acknowledged", self.acknowledged_by, last) if self.acknowledged_by else last
+        """The same whenever it is sent again, so that a receiver can tell a repeat, and never that of a message that
+        says more: of one alert its id, of several made of all their ids."""
+        ids = [alert.id for alert in self.alerts]
+        if self.acknowledged_by:
+            return content_id("acknowledged", self.acknowledged_by, *ids)
+        return ids[0] if len(ids) == 1 else content_id("summary", *ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,17 @@ def test_a_new_hook_is_told_of_what_is_open_and_of_what_comes(make: Make) -> Non
     assert told.receivers["a"].told == [["psi open"], ["psi close"]]
 
 
+def test_a_new_hook_is_not_told_of_what_is_open_where_no_route_asks_for_it(make: Make) -> None:
+    told = make(routes=[{"hooks": ["a"], "severity": "critical"}])
+    told.append(event("open"), event("open", "label_outage", number=1))
+    told.sent_to_topic()
+    told.settle()
+    assert told.receivers["a"].told == [["label_outage open"]]
+    told.append(event("close", number=2))
+    told.settle()
+    assert told.receivers["a"].told == [["label_outage open"]]
+
+
 def test_times_that_are_over_are_not_told(make: Make) -> None:
     told = make()
     told.append(event("open"))

@@ -128,6 +128,21 @@ def test_what_was_taken_is_not_sent_again(pagerduty: PagerDutyHook, posts: Posts
     assert actions(posts)[-1] == ("trigger", "churn/3:lag")
 
 
+def test_what_has_come_since_a_failure_is_sent_also_where_the_message_ends_as_before(
+    pagerduty: PagerDutyHook, posts: Posts
+) -> None:
+    posts.answers = [Delivery("delivered", "202"), Delivery("retry", "429")]
+    assert pagerduty.send(message(alert("psi"), alert())).outcome == "retry"
+    posts.answers = [Delivery("retry", "429")]
+    assert pagerduty.send(message(alert())).outcome == "retry"
+    assert pagerduty.send(message(alert("psi"), alert("psi", "close"), alert("lag"), alert())).outcome == "delivered"
+    assert [f"{action} {key.rpartition(':')[2]}" for action, key in actions(posts)] == [
+        "trigger psi",
+        *["trigger label_outage"] * 2,
+        *["resolve psi", "trigger lag", "trigger label_outage"],
+    ]
+
+
 def test_a_rejection_is_handed_on(pagerduty: PagerDutyHook, posts: Posts) -> None:
     posts.answers = [Delivery("rejected", "events.pagerduty.com answered 400: invalid")]
     assert pagerduty.send(message()).outcome == "rejected"

@@ -133,12 +133,21 @@ def test_the_document_for_programs() -> None:
     given = message(alert(), alert(state="close"))
     document = json.loads(message_document(given, RUNBOOK))
     assert document["type"] == "alert.summary"
-    assert document["data"]["id"] == given.alerts[-1].id
+    assert document["data"]["id"] == given.id
     assert document["data"]["text"] == plain(given, RUNBOOK)
     first = dict(document["data"]["alerts"][0])
     assert first.pop("runbook") == "https://example.com/runbook#label_outage"
     assert first == given.alerts[0].model_dump(mode="json")
     assert message_document(given, RUNBOOK) == message_document(given, RUNBOOK)
+
+
+def test_an_id_is_that_of_a_repeat_and_of_no_message_that_says_more() -> None:
+    first, second = alert("psi"), alert()
+    assert message(first).id == first.id
+    ids = [message(first, second), message(first, alert("psi", "close"), second), message(second)]
+    ids += [message(second, acknowledged_by=who) for who in ("ana", "bo")]
+    assert len({given.id for given in ids}) == len(ids)
+    assert message(first, second).id == ids[0].id
 
 
 @pytest.mark.parametrize(
