@@ -87,7 +87,7 @@ class OutboxDelivery:
             self._topic.offer(self._key, found)
         if confirmed or taken:
             drop_read(self._store, (hook.positions()[self._key] for hook in self._hooks))
-        if confirmed or now_ms - self._reported_at >= _STATUS_EVERY_MS:
+        if confirmed or not 0 <= now_ms - self._reported_at < _STATUS_EVERY_MS:
             self._reported_at = now_ms
             metrics.OUTBOX_LENGTH.labels(str(self._key)).set(waiting(self._store))
             facts = {"delivered": self._delivered, **self._facts()}

@@ -49,8 +49,8 @@ class DeploymentConditions:
         self._looked_at_ms = 0
 
     def due(self, now_ms: int) -> bool:
-        """Whether it is time to look again; `now_ms` is wall time."""
-        return now_ms - self._looked_at_ms >= _EVERY_MS
+        """Whether it is time to look again; `now_ms` is wall time, which may have been set back."""
+        return not 0 <= now_ms - self._looked_at_ms < _EVERY_MS
 
     def look(
         self,

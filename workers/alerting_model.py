@@ -68,7 +68,7 @@ class ModelConditions:
         """Opens, updates or closes the alerts where it is time to. `now_ms`: wall time; `last_scored_pane`: the last
         pane with a score. Raises StateUnavailableError."""
         is_off = self._most_silent_ms is None and self._oldest_ms is None
-        if is_off or now_ms - self._looked_at_ms < _EVERY_MS:
+        if is_off or 0 <= now_ms - self._looked_at_ms < _EVERY_MS:
             return
         self._looked_at_ms = now_ms
         if score_watermark_ms is None or last_scored_pane is None or score_watermark_ms >= self._ended_ms:

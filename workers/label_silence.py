@@ -40,7 +40,7 @@ class LabelSilence:
     def look(self) -> None:
         """Opens or closes the alert where it is time to. Raises StateUnavailableError, TransportError."""
         now_ms = self._clock_ms()
-        if not self._is_live or now_ms - self._looked_at_ms < _EVERY_MS:
+        if not self._is_live or 0 <= now_ms - self._looked_at_ms < _EVERY_MS:
             return
         self._looked_at_ms = now_ms
         found = self._state.read((FIELD, WATCHED_FIELD))

@@ -36,7 +36,7 @@ class LateLabels:
 
     def look(self, now_ms: int) -> None:
         """Opens or closes the alert where it is time to; `now_ms` is wall time. Raises StateUnavailableError."""
-        if now_ms - self._looked_at_ms < _EVERY_MS:
+        if 0 <= now_ms - self._looked_at_ms < _EVERY_MS:
             return
         self._looked_at_ms = now_ms
         found = self._state.read(("matured", FIELD))

@@ -68,6 +68,9 @@ class Watch:
     def due(self, seen: Seen, told: Told, now_ms: int) -> AlertState | None:
         """What is to be told now, of an alert of which `told` was told last; None: nothing."""
         level, news = self._held
+        # A clock that was set back: what has held for long must not have to hold for as long again, and more.
+        self._level_since_ms = min(self._level_since_ms, now_ms)
+        self._news_since_ms = min(self._news_since_ms, now_ms)
         if seen.level != level:
             self._level_since_ms = now_ms
         if seen.level != level or seen.news != news:

@@ -18,7 +18,7 @@ class Backoff:
         self._random, self._most_ms = random_, most_ms
         self.failures = 0
         """In a row."""
-        self._until_ms = 0
+        self._since_ms = self._wait_ms = 0
 
     def failed(self, now_ms: int, retry_after_s: float | None) -> None:
         """`retry_after_s`: what the receiver asked for; the next attempt is not before."""
@@ -26,15 +26,14 @@ class Backoff:
         bound_ms = min(self._most_ms, _FIRST_MS * 2 ** min(self.failures, 10))
         self.failures += 1
         asked_ms = min(_MOST_ASKED_MS, 1_000 * (retry_after_s or 0.0))
-        self._until_ms = now_ms + round(max(self._random.uniform(0, bound_ms), asked_ms))
+        self._since_ms, self._wait_ms = now_ms, round(max(self._random.uniform(0, bound_ms), asked_ms))
 
     def went_well(self) -> None:
-        self.failures = self._until_ms = 0
+        self.failures = self._wait_ms = 0
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether the next attempt may be made. A clock that was set back does not make the wait longer than its
-        bound."""
-        return now_ms >= self._until_ms or self._until_ms - now_ms > _MOST_ASKED_MS
+        """Whether the next attempt may be made. A clock that was set back ends the wait, and does not lengthen it."""
+        return not 0 <= now_ms - self._since_ms < self._wait_ms
 
 
 class TokenBucket:

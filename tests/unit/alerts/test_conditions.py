@@ -111,6 +111,13 @@ def test_a_process_that_starts_anew_neither_opens_again_nor_closes_at_once() -> 
     assert world.look("fine", 30) == ["close"]
 
 
+def test_a_clock_that_was_set_back_puts_nothing_off_for_as_long() -> None:
+    world = World(now_ms=1_000_000)
+    world.look("bad")
+    assert world.look("bad", -900_000) == []
+    assert world.look("bad", 60) == ["open"]
+
+
 def test_of_two_that_see_a_change_at_once_one_tells_it() -> None:
     world, other = World(), watch()
     for alert in (world.alert, other):

@@ -210,6 +210,14 @@ def behind(made: Deployment, role: str, member: str, **waits: tuple[int, int, in
     made.members[role, member] = {"waits": dict(waits)}
 
 
+def test_a_clock_that_was_set_back_does_not_keep_monitors_from_looking() -> None:
+    made = Deployment()
+    made.look(1)
+    made.now_ms -= 60 * MINUTE_MS
+    behind(made, "monitor", "a", p0=(5, 20 * MINUTE_MS, None))
+    assert made.look(2) == ["lag:monitor open"]
+
+
 def test_a_role_whose_records_wait_too_long_is_told_of_with_the_worst_partitions() -> None:
     made = Deployment()
     behind(made, "calibrate", "a", p0=(5, 100, 5_000))
@@ -415,3 +423,13 @@ def test_writes_that_were_lost_are_told_once_and_are_over_ten_minutes_after_the_
     opened, _ = made.told()
     assert opened.evidence == {"topics": {"blocks": {"read_again_ms": BEGIN_MS + MINUTE_MS}}}
     assert opened.diagnosis.startswith("shards had lost writes of blocks, which are read again and counted once. What ")
+
+
+def test_a_monitor_whose_clock_is_behind_does_not_open_again_what_another_has_closed() -> None:
+    made = Deployment()
+    made.members["monitor", "a"] = {"rewound": {"blocks": made.now_ms}}
+    assert made.look(1) == ["redis_writes_lost open"]
+    made.now_ms = BEGIN_MS + 10 * MINUTE_MS
+    for monitor, behind_ms in zip(made.monitors, (0, 3_000), strict=True):
+        monitor.look(made.now_ms - behind_ms, made.statuses(), {}, [])
+    assert [alert.state for alert in made.told()] == ["open", "close"]
