@@ -41,9 +41,9 @@ class DeploymentConditions:
         self._silence = LabelSilence(log, state, config, clock_ms)
         conditions, is_live = config.alerts.conditions, config.serving.clock_records == "wall"
         stalled_ms = conditions.watermark_stalled_ms if is_live else None
-        self._stalled = None if stalled_ms is None else StalledInputs(config, sides, stalled_ms)
+        self._stalled = StalledInputs(config, sides, stalled_ms)
         lag_ms = conditions.lag_ms if is_live else None
-        self._lagging = [] if lag_ms is None else [LaggingRole(role, config, lag_ms) for role in _ROLES]
+        self._lagging = [LaggingRole(role, config, lag_ms) for role in _ROLES]
         self._rejected = RejectedShares([config.topics.scores, *sides], config)
         self._lost = LostWrites(config)
         self._looked_at_ms = 0
@@ -79,10 +79,9 @@ class DeploymentConditions:
         reports: Mapping[TopicPartition, InputReport | None],
         left_out: Collection[TopicPartition],
     ) -> Iterator[tuple[ConditionAlert, Seen]]:
-        if self._stalled is not None:
-            for topic, alert in self._stalled.alerts.items():
-                if (stalled := self._stalled.seen(topic, reports, left_out, now_ms)) is not None:
-                    yield alert, stalled
+        for topic, alert in self._stalled.alerts.items():
+            if (stalled := self._stalled.seen(topic, reports, left_out, now_ms)) is not None:
+                yield alert, stalled
         for role in self._lagging:
             if (lagging := role.seen(statuses, now_ms)) is not None:
                 yield role.alert, lagging

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from stream_calib.alerts.conditions import ConditionAlert, Level, Seen, Steadiness
+from stream_calib.alerts.conditions import ConditionAlert, Level, Seen, Steadiness, switched_off
 from stream_calib.alerts.standing import StandingAlert
 from stream_calib.config import Config
 from stream_calib.transport.port import TopicPartition
@@ -32,8 +32,8 @@ class Standing(NamedTuple):
 class StalledInputs:
     """One alert for each topic that the monitor reads."""
 
-    def __init__(self, config: Config, sides: Mapping[str, str], limit_ms: int) -> None:
-        """`sides`: topic -> "s" or "l". `limit_ms`: of standing still, and of being behind."""
+    def __init__(self, config: Config, sides: Mapping[str, str], limit_ms: int | None) -> None:
+        """`sides`: topic -> "s" or "l". `limit_ms`: of standing still, and of being behind; None: off."""
         self._sides, self._limit_ms = sides, limit_ms
         self._lateness_ms = config.windows.score_lateness_ms
         scope = deployment_scope(config.log.group_prefix)
@@ -58,6 +58,8 @@ class StalledInputs:
         `reports`: of all partitions, None of one that no monitor reads. `left_out`: those that hold nothing up.
         `now_ms`: wall time.
         """
+        if (limit_ms := self._limit_ms) is None:
+            return switched_off("watermark_stalled", now_ms)
         of_topic = {p: report for p, report in reports.items() if p.topic == topic and p not in left_out}
         if all(report is None for report in of_topic.values()):
             return None
@@ -72,11 +74,11 @@ class StalledInputs:
                 continue
             idle_ms = now_ms - report.idle_since_ms
             behind_ms = newest_ms - (0 if report.clock_ms is None else report.clock_ms)
-            if min(idle_ms, behind_ms) >= self._limit_ms:
+            if min(idle_ms, behind_ms) >= limit_ms:
                 shown_ms = idle_ms if report.clock_ms is None else behind_ms
                 found[partition.partition] = Standing(report.clock_ms, shown_ms)
                 level = "bad"
-            elif behind_ms >= self._limit_ms // 2 and level == "fine":
+            elif behind_ms >= limit_ms // 2 and level == "fine":
                 level = "between"  # a monitor that has just begun does not know for how long nothing came
         return self._seen(topic, level, found, len(of_topic), now_ms)
 

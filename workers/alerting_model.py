@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stream_calib.alerts.conditions import ConditionAlert, Seen, Steadiness, level_of
+from stream_calib.alerts.conditions import ConditionAlert, Seen, Steadiness, level_of, switched_off
 from stream_calib.alerts.standing import StandingAlert
 from stream_calib.config import Config
 from stream_calib.errors import SnapshotError
@@ -67,22 +67,25 @@ class ModelConditions:
     def look(self, now_ms: int, score_watermark_ms: int | None, last_scored_pane: int | None) -> None:
         """Opens, updates or closes the alerts where it is time to. `now_ms`: wall time; `last_scored_pane`: the last
         pane with a score. Raises StateUnavailableError."""
-        is_off = self._most_silent_ms is None and self._oldest_ms is None
-        if is_off or 0 <= now_ms - self._looked_at_ms < _EVERY_MS:
+        if 0 <= now_ms - self._looked_at_ms < _EVERY_MS:
             return
         self._looked_at_ms = now_ms
         if score_watermark_ms is None or last_scored_pane is None or score_watermark_ms >= self._ended_ms:
             return
         found = self._state.read((*_NEEDED, self._silence.field, self._age.field))
         silent_ms = score_watermark_ms - (last_scored_pane + 1) * self._pane_ms
-        if self._most_silent_ms is not None:
+        if self._most_silent_ms is None:
+            seen = switched_off("no_scores", now_ms)
+        else:
             seen = self._silence_seen(silent_ms, self._most_silent_ms, last_scored_pane)
-            self._silence.look(self._state, {self._silence.field: found[self._silence.field]}, seen, now_ms)
-        if self._oldest_ms is not None and found["first_pane"] is not None:
-            fitted_ms = self._fitted_until_ms(found)
-            if fitted_ms is not None:
-                seen = self._age_seen(fitted_ms, silent_ms, self._oldest_ms, last_scored_pane, found["current"] or None)
-                self._age.look(self._state, {self._age.field: found[self._age.field]}, seen, now_ms)
+        self._silence.look(self._state, {self._silence.field: found[self._silence.field]}, seen, now_ms)
+        if self._oldest_ms is None:
+            seen = switched_off("snapshot_age", now_ms)
+        elif found["first_pane"] is None or (fitted_ms := self._fitted_until_ms(found)) is None:
+            return
+        else:
+            seen = self._age_seen(fitted_ms, silent_ms, self._oldest_ms, last_scored_pane, found["current"] or None)
+        self._age.look(self._state, {self._age.field: found[self._age.field]}, seen, now_ms)
 
     # --- silence
 

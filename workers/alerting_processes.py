@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stream_calib.alerts.conditions import AT_ONCE, ConditionAlert, Level, Seen, Steadiness, level_of
+from stream_calib.alerts.conditions import AT_ONCE, ConditionAlert, Level, Seen, Steadiness, level_of, switched_off
 from stream_calib.alerts.standing import StandingAlert
 from stream_calib.config import Config
 from stream_calib.config_values import duration_text
@@ -34,7 +34,8 @@ _LOST_WRITES_OPEN_MS = 5 * _MINUTE_MS
 class LaggingRole:
     """Records have waited too long to be read by one role."""
 
-    def __init__(self, role: str, config: Config, limit_ms: int) -> None:
+    def __init__(self, role: str, config: Config, limit_ms: int | None) -> None:
+        """`limit_ms`: None: off."""
         self._role, self._limit_ms = role, limit_ms
         scope = deployment_scope(config.log.group_prefix)
         alert = StandingAlert(scope, "lag", config.windows.pane_ms, subject=role)
@@ -42,6 +43,8 @@ class LaggingRole:
 
     def seen(self, statuses: Sequence[MemberStatus], now_ms: int) -> Seen | None:
         """None where no process of the role says anything."""
+        if (limit_ms := self._limit_ms) is None:
+            return switched_off("lag", now_ms)
         told = [
             status.facts["waits"]
             for status in statuses
@@ -52,12 +55,12 @@ class LaggingRole:
         waits: dict[str, tuple[int, int, int | None]] = {name: tuple(wait) for w in told for name, wait in w.items()}
         longest_ms = max((at_least for _, at_least, _ in waits.values()), default=0)
         is_known = all(at_most is not None for _, _, at_most in waits.values())
-        level = level_of(longest_ms, self._limit_ms, self._limit_ms / 2)
+        level = level_of(longest_ms, limit_ms, limit_ms / 2)
         if level == "fine" and not is_known:
             level = "between"  # a process that has just begun cannot say for how long
         if level == "fine":
             return Seen(level, now_ms, f"{self._role} reads in time again", {"role": self._role})
-        slow = {name: wait for name, wait in waits.items() if wait[1] >= self._limit_ms}
+        slow = {name: wait for name, wait in waits.items() if wait[1] >= limit_ms}
         worst = dict(sorted(slow.items(), key=lambda item: -item[1][1])[:_NAMED])
         behind = sum(records for records, _, _ in slow.values())
         text = (
@@ -69,7 +72,7 @@ class LaggingRole:
             "role": self._role,
             "records": behind,
             "longest_ms": longest_ms,
-            "limit_ms": self._limit_ms,
+            "limit_ms": limit_ms,
             "partitions": {name: {"records": wait[0], "waited_ms": wait[1]} for name, wait in worst.items()},
         }
         return Seen(level, now_ms - longest_ms, text, evidence)

@@ -43,6 +43,12 @@ def level_of(value: float, opens_at: float, closes_below: float) -> Level:
     return "bad" if value >= opens_at else "fine" if value < closes_below else "between"
 
 
+def switched_off(setting: str, now_ms: int) -> Seen:
+    """Of a condition that the configuration has taken out: an alert of it that is open still must not stay so."""
+    text = f'alerts.conditions.{setting} is off, or serving.clock_records is not "wall": nobody looks at it any more'
+    return Seen("fine", now_ms, text)
+
+
 @dataclass(frozen=True, slots=True)
 class Steadiness:
     """For how long (milliseconds of wall time) a condition must be bad, or fine, or have other news, before that is

@@ -224,12 +224,12 @@ def take_over(
 
     Raises StateError where an entry is no alert.
     """
-    if not hooks:
+    acknowledged = Acknowledged.decode(fields[ACKNOWLEDGED])
+    if not hooks and not acknowledged.by_key:
         return False
     for hook in hooks:
         hook.refresh(key, store, fields, now_ms)
-    acknowledged = Acknowledged.decode(fields[ACKNOWLEDGED])
-    start = min(hook.positions()[key] for hook in hooks)
+    start = min((hook.positions()[key] for hook in hooks), default=acknowledged.next)
     if acknowledged.by_key:
         start = max(min(start, acknowledged.next), int(fields[DROPPED] or 0))
     alerts = [Alert.decode(entry) for entry in store.entries(LIST, start)]

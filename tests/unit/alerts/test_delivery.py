@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from stream_calib.alerts.acknowledgement import acknowledge, acknowledged
+from stream_calib.alerts.delivery import fields_of, take_over
 from stream_calib.alerts.delivery_record import given_up_of, owed_of
 from stream_calib.alerts.hooks.port import Delivery, Message
 from stream_calib.alerts.outbox import take_place
@@ -399,6 +400,18 @@ def test_an_acknowledged_alert_brings_no_news_until_it_closes_or_gets_worse(make
     told.append(event("open", number=4), event("update", number=5))
     told.settle()
     assert [alert.pane for message in a.got[3:] for alert in message.alerts] == [3, 4, 5]
+
+
+def test_without_hooks_an_acknowledgement_ends_with_its_alert_too() -> None:
+    store = MemoryState()
+    store.commit(Commit(appends={"outbox": [event("open").encode()]}))
+    acknowledge(store, event("open"), store.length("outbox"), "ann", "on it", 1)
+    assert not take_over([], KEY, store, store.read(fields_of([])), 2)
+    assert list(acknowledged(store)) == ["m/1:psi"]
+    events = [event("close", number=1), event("open", number=2)]
+    store.commit(Commit(appends={"outbox": [alert.encode() for alert in events]}))
+    take_over([], KEY, store, store.read(fields_of([])), 3)
+    assert acknowledged(store) == {}
 
 
 def test_an_acknowledgement_is_told_once_also_after_a_crash_and_only_where_the_alert_was(make: Make) -> None:

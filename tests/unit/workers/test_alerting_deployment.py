@@ -254,6 +254,27 @@ def test_a_process_that_says_nothing_any_more_neither_opens_nor_closes_it() -> N
     assert made.look(2) == ["lag:monitor close"]
 
 
+@pytest.mark.parametrize("off", [{"alerts": {"conditions": {"lag": "off"}}}, {"serving": {"clock_records": "off"}}])
+def test_what_is_switched_off_closes(off: dict[str, Any]) -> None:
+    made = Deployment()
+    behind(made, "monitor", "a", p0=(5, 20 * MINUTE_MS, None))
+    assert made.look(2) == ["lag:monitor open"]
+    made.config = Config.model_validate({"model": {"name": "m"}, "windows": {"horizon": "2h"}, **off})
+    made.monitors = [made.monitor()]
+    assert made.look(30) == ["lag:monitor close"]
+    assert "alerts.conditions.lag is off" in made.told()[-1].diagnosis
+
+
+def test_clocks_that_nobody_looks_at_any_more_close_their_alert() -> None:
+    made = Clocks()
+    made.moving -= {B1}
+    assert made.look(17) == ["watermark_stalled:blocks open"]
+    off = {"model": {"name": "m"}, "windows": {"horizon": "2h"}, "alerts": {"conditions": {"watermark_stalled": "off"}}}
+    made.config = Config.model_validate(off)
+    made.monitors = [made.monitor()]
+    assert made.look(30) == ["watermark_stalled:blocks close"]
+
+
 P = TopicPartition("scores", 0)
 
 

@@ -86,6 +86,15 @@ def test_silence_opens_after_the_limit_and_closes_with_the_first_score() -> None
     assert (closed.diagnosis, closed.dedup_key) == ("m is scored again", opened.dedup_key)
 
 
+def test_what_is_switched_off_closes() -> None:
+    watched = Watched(snapshot_age="1h")
+    assert watched.look(115.0, 110) == ["no_scores open", "snapshot_too_old open"]
+    watched.config = Watched(no_scores="off", snapshot_age="off").config
+    watched.closers = [watched.closer()]
+    assert sorted(watched.look(116.0, 110)) == ["no_scores close", "snapshot_too_old close"]
+    assert "alerts.conditions.no_scores is off" in watched.told()[-2].diagnosis
+
+
 def test_a_version_gives_way_to_another_one_that_is_scored() -> None:
     watched = Watched()
     watched.later = ModelKey("m", "2")
