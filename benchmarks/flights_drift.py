@@ -146,7 +146,7 @@ def daily_psi(made: refits.Replay) -> NDArray[np.float64]:
 def opened(made: refits.Replay) -> dict[str, list[int]]:
     """Kind -> days from the first on which the service opened an alert of drift."""
     begin, pane_ms = int(made.rows.pane[0]), made.config.windows.pane_ms
-    found: dict[str, list[int]] = {"psi": [], "residual": [], "residual_page": []}
+    found: dict[str, list[int]] = {"psi": [], "residual": [], "residual_page": [], "label_selection": []}
     for alert in map(Alert.decode, made.state.entries("outbox", 0)):
         if alert.state == "open" and alert.kind in found:
             found[alert.kind].append((alert.pane - begin) * pane_ms // DAY_MS)

@@ -89,5 +89,6 @@ class Alarms:
 def alarms(alerts: Sequence[Alert], drift: DriftSection, days: int) -> list[Alarms]:
     """Of the detectors that have a budget; alerts may hold updates and closings too."""
     opened = Counter[str](alert.kind for alert in alerts if alert.state == "open")
-    per_days = {"psi": drift.false_alarm_days, "residual": drift.false_alarm_days, "residual_page": drift.page_days}
+    per_days = dict.fromkeys(("psi", "residual", "label_selection"), drift.false_alarm_days)
+    per_days["residual_page"] = drift.page_days
     return [Alarms(kind, opened[kind], days / period) for kind, period in per_days.items()]

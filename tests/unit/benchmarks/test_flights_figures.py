@@ -55,7 +55,12 @@ def test_a_goal_is_met_by_both_figures_or_not(found: Worth, met: bool) -> None:
 def test_an_alarm_counts_when_it_opens() -> None:
     events = [_alert(3, "open"), _alert(4, "update"), _alert(9, "close"), _alert(20, "open")]
     found = {one.detector: (one.opened, one.budget) for one in alarms(events, DriftSection(), 60)}
-    assert found == {"psi": (0, 2.0), "residual": (2, 2.0), "residual_page": (0, 60 / 365)}
+    assert found == {
+        "psi": (0, 2.0),
+        "residual": (2, 2.0),
+        "label_selection": (0, 2.0),
+        "residual_page": (0, 60 / 365),
+    }
 
 
 def test_goals_are_for_the_whole_year_alone() -> None:
