@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from stream_calib.alerts.outbox import close_in
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys, semantic_hash
-from stream_calib.errors import ConfigurationError, StateError
+from stream_calib.errors import ConfigurationError, StateError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.transport.port import Log, TopicPartition
@@ -17,10 +19,12 @@ from stream_calib.windows.panes import ENDED_CLOCK_MS
 from stream_calib.windows.redis_removal import delete_state
 from stream_calib.windows.shard_store import Mark, Progress
 from workers.cli_models import known_keys
-from workers.deployment import input_key, input_sides, member_name, open_registry, state_of
+from workers.deployment import input_key, input_sides, member_name, open_deployment_store, open_registry, state_of
 from workers.role import wall_clock_ms
 from workers.state_at_rest import LEASES, WORKERS
 from workers.time_text import age
+
+_LOG = logging.getLogger(__name__)
 
 QUIET_MS = 86_400_000
 """A key that had a score within so much of the deployment's newest event time is in use."""
@@ -92,7 +96,8 @@ class Retirements:
         raise ConfigurationError(f"there is no model key {key}; there are: {there}")
 
     def retire(self, key: ModelKey, log: Log) -> None:
-        """Takes it out, where the log ends now. Raises ConfigurationError where it is in use."""
+        """Takes it out, where the log ends now, and closes its alerts. Raises ConfigurationError where it is in
+        use."""
         use = self.use(key)
         if (why := use.in_use()) is not None:
             raise ConfigurationError(f"{key} cannot be retired: {why}")
@@ -106,6 +111,17 @@ class Retirements:
                     begins[name] = log.offset_at(partition, 0)
         self._registry.retire(key, marks, wall_clock_ms())
         self._registry.forget_retired(begins)
+        self._close_alerts(key)
+
+    def _close_alerts(self, key: ModelKey) -> None:
+        """By the deployment's outbox: within a second nobody reads that of the key any more."""
+        store = open_deployment_store(self._client, self._config)
+        try:
+            close_in(store, state_of(self._client, self._config, key).store, f"{key} is retired")
+        except StateUnavailableError:
+            raise
+        except StateError as error:  # what cannot be read is what people retire, and must not keep them from it
+            _LOG.warning("open alerts of %s are not closed; end them where people were told of them: %s", key, error)
 
     def delete_state(self, key: ModelKey, told: Callable[[str], None] = lambda what: None) -> int:
         """Deletes all that a retired key has; how many keys of the server. `told`: hears what is waited for.

@@ -80,15 +80,23 @@ def take_place(state: StateStore, before: StateStore) -> None:
     alert."""
     sent, end = state.read([SENT])[SENT], state.length(LIST)
     ours = open_alerts(state)
-    closes = [_closed(alert).encode() for key, alert in open_alerts(before).items() if key not in ours]
+    why = (
+        "another generation of the state has taken the place of the one that raised it, and does not hold it to be open"
+    )
+    closes = [_closed(alert, why).encode() for key, alert in open_alerts(before).items() if key not in ours]
     appends = {LIST: closes} if closes else {}
     state.commit(Commit({SENT: sent}, {SENT: str(end), PASSED: str(end)}, appends))
 
 
-def _closed(alert: Alert) -> Alert:
-    why = (
-        "another generation of the state has taken the place of the one that raised it, and does not hold it to be open"
-    )
+def close_in(other: StateStore, state: StateStore, why: str) -> None:
+    """Says in another outbox that all alerts which are open in this one are over: nobody reads this one any more. `why`
+    is their diagnosis. Raises StateError where an entry is no alert."""
+    closes = [_closed(alert, why).encode() for alert in open_alerts(state).values()]
+    if closes:
+        other.commit(Commit(appends={LIST: closes}))
+
+
+def _closed(alert: Alert, why: str) -> Alert:
     changed = {"id": content_id(alert.id, "close"), "state": "close", "evidence": {}, "diagnosis": why}
     return alert.model_copy(update=changed)
 

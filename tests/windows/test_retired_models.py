@@ -12,11 +12,14 @@ from typer.testing import CliRunner, Result
 from stream_calib.errors import ConfigurationError, StateError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.windows.redis_removal import delete_state
+from stream_calib.windows.state_store import Commit
 from tests.oracle.offline import Label, Score
+from tests.outbox import events
+from tests.unit.alerts.receivers import event
 from tests.windows.monitors import A, B, Monitored, at, monitored
 from workers import cli_retirement, retirement
 from workers.cli import app
-from workers.deployment import open_registry
+from workers.deployment import open_deployment_store, open_registry
 from workers.monitor_models import MonitorModels
 from workers.retirement import Retirements
 from workers.role import wall_clock_ms
@@ -60,8 +63,11 @@ def until_let_go(m: Monitored, key: ModelKey) -> None:
 def test_a_retired_key_is_let_go_and_the_others_go_on(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with deployed(redis_url, monkeypatch) as m:
         stood = m.positions(A, m.at("blocks", 0))
+        m.state(A).store.commit(Commit(appends={"outbox": [event("open", "no_scores", key=A).encode()]}))
         retire(m, A)
         until_let_go(m, A)
+        (closed,) = events(open_deployment_store(m.client, m.config))
+        assert (closed.state, closed.dedup_key) == ("close", event("open", "no_scores", key=A).dedup_key)
         assert m.known() == [B]
         assert m.state(A).board.all(at(0)) == []
         assert m.state(A).store.acquire_lease("closer", "another", 1_000) is not None
