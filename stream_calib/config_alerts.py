@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from stream_calib.alerts.model import SEVERITY
 from stream_calib.alerts.quiet_hours import QuietHours
+from stream_calib.alerts.severity import RANK
 from stream_calib.config_conditions import ConditionsSection
 from stream_calib.config_secrets import SecretPlace
 from stream_calib.config_values import DurationMs, Section
@@ -162,4 +163,9 @@ class AlertsSection(Section):
                 raise ValueError(f"a route leads to {unknown!r}; the hooks are {', '.join(names) or 'none'}")
             if unknown := next((kind for kind in route.kinds if kind not in SEVERITY), None):
                 raise ValueError(f"a route is of the kind {unknown!r}; the kinds are {', '.join(SEVERITY)}")
+            if mild := next((kind for kind in route.kinds if RANK[SEVERITY[kind]] < RANK[route.severity]), None):
+                raise ValueError(
+                    f"a route is of the kind {mild!r}, whose alerts are {SEVERITY[mild]}, and asks for {route.severity}"
+                    f' or worse: none of them would be told; set severity = "{SEVERITY[mild]}", or take the kind out'
+                )
         return self

@@ -114,10 +114,14 @@ def silence(
         with closing(connect_state(loaded)) as client:
             silences = Silences(open_deployment_store(client, loaded))
             made = silences.add(model, kind, ends_ms, actor or user_name(), why, now_ms)
+            keys = [deployment_scope(loaded.log.group_prefix), *known_keys(client, loaded)]
     console.print(
         f"{_covered(made)} are silent until {utc_minute(made.until_ms)} UTC;"
         f" `stream-calib alerts unsilence {made.id}` ends it"
     )
+    if model is not None and not any(model in (key.model, str(key)) for key in keys):
+        there = ", ".join(str(key) for key in keys)
+        console.print(f"Nothing has the name {model} by now, so this silences nothing yet; there are {there}")
 
 
 @app.command(epilog="Example: stream-calib alerts unsilence 3")

@@ -19,6 +19,8 @@ from workers.time_text import age, utc_minute
 
 FIELD, WATCHED_FIELD = "label_silence", "labels_watched_since"
 _EVERY_MS = 10_000
+_APART_MS = 60_000
+"""By so much the clocks of two monitors may differ without one closing what the other has opened."""
 
 
 class LabelSilence:
@@ -35,6 +37,7 @@ class LabelSilence:
         alert = StandingAlert(scope, "label_outage", config.windows.pane_ms, subject=self._topic)
         self._alert = ConditionAlert(FIELD, alert, AT_ONCE)
         self._due, self._is_live = config.labels.when_due(), config.serving.clock_records == "wall"
+        self._ahead_ms = min(_APART_MS, config.labels.schedule_grace_ms // 2)
         self._looked_at_ms = 0
 
     def look(self) -> None:
@@ -55,8 +58,10 @@ class LabelSilence:
 
     def _seen(self, since_ms: int, now_ms: int) -> Seen:
         evidence = {"topic": self._topic}
-        if self._has_come_since(since_ms):
+        if self._has_come_since(self._due.must_have_come_since_ms(now_ms + self._ahead_ms)):
             return Seen("fine", since_ms, "labels have come again", evidence)
+        if self._has_come_since(since_ms):
+            return Seen("between", since_ms, "labels are about to be due", evidence)
         due = self._due.due_ms(now_ms)
         what = f"which was due at {utc_minute(due)}" if self._due.times else f"for {age(now_ms - since_ms)}"
         text = (

@@ -148,6 +148,8 @@ def test_people_list_acknowledge_silence_and_try(told: Told) -> None:
     assert "took the test alert" in told.command("test", "ops")
     assert told.messages()[-1]["type"] == "alert.test"
     assert "there is no hook x; the configuration has ops, stuck" in told.command("test", "x", code=1)
+    said = " ".join(told.command("silence", "--model", "typo", "--for", "1h", "--reason", "test").split())
+    assert "Nothing has the name typo by now, so this silences nothing yet; there are */" in said
 
 
 @pytest.mark.parametrize(

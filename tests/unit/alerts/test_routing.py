@@ -51,6 +51,10 @@ def test_models_are_named_with_or_without_their_version(models: list[str], expec
         ({"routes": [{"hooks": ["a"], "kinds": ["psy"]}]}, "a route is of the kind 'psy'; the kinds are psi,"),
         ({"routes": [{"hooks": []}]}, "routes.0.hooks"),
         (
+            {"routes": [{"hooks": ["a"], "kinds": ["psi", "refit_refused"]}]},
+            "'refit_refused', whose alerts are info, and asks for warning or worse: none of them would be told",
+        ),
+        (
             {"hooks": [{**HOOKS[0], "quiet_hours": [{"start": "9", "end": "10:00"}]}]},
             "quiet_hours.start: '9' is no time",
         ),

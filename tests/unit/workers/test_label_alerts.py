@@ -90,6 +90,29 @@ def test_without_a_schedule_it_opens_after_the_grace_and_once_for_all_monitors_a
     assert len({alert.id for alert in alerts(watched.state)}) == 3
 
 
+@pytest.mark.parametrize(
+    ("labels", "opens_at"),
+    [({}, "2024-11-02T10:00"), ({"schedule": ["06:00"], "schedule_grace": "2h"}, "2024-11-03T08:00")],
+)
+def test_a_monitor_whose_clock_is_behind_does_not_close_what_another_has_opened(
+    labels: dict[str, Any], opens_at: str
+) -> None:
+    watched = Watched(**labels)
+    ahead, behind = watched.monitors
+    for time in ("2024-11-01T00:00", "2024-11-02T04:00"):
+        watched.now_ms = ms(time)
+        watched.label()
+        ahead.look()
+    for monitor, seconds in ((ahead, 1), (behind, -2), (ahead, 12), (behind, 9)):
+        watched.now_ms = ms(opens_at) + 1_000 * seconds
+        monitor.look()
+    assert [alert.state for alert in alerts(watched.state)] == ["open"]
+    watched.label()
+    watched.now_ms += 60_000
+    behind.look()
+    assert [alert.state for alert in alerts(watched.state)] == ["open", "close"]
+
+
 def test_a_load_that_was_due_before_anybody_watched_is_not_missed() -> None:
     watched = Watched(schedule=["00:00"], schedule_grace="1h")
     assert watched.until("2024-11-02T00:50") == []
