@@ -163,7 +163,8 @@ class AlertsSection(Section):
                 raise ValueError(f"a route leads to {unknown!r}; the hooks are {', '.join(names) or 'none'}")
             if unknown := next((kind for kind in route.kinds if kind not in SEVERITY), None):
                 raise ValueError(f"a route is of the kind {unknown!r}; the kinds are {', '.join(SEVERITY)}")
-            if mild := next((kind for kind in route.kinds if RANK[SEVERITY[kind]] < RANK[route.severity]), None):
+            mild = next((k for k, s in SEVERITY.items() if k in route.kinds and RANK[s] < RANK[route.severity]), None)
+            if mild is not None:
                 raise ValueError(
                     f"a route is of the kind {mild!r}, whose alerts are {SEVERITY[mild]}, and asks for {route.severity}"
                     f' or worse: none of them would be told; set severity = "{SEVERITY[mild]}", or take the kind out'
