@@ -149,7 +149,8 @@ def advance(
     """The state after a pane, and the cells that alarm with it, by index; those have started again.
 
     At most one false alarm is expected in `budget_panes` panes of `labelled_per_pane` labelled events, over all cells.
-    A cell without events keeps its value. Raises ValueError where `evidence` has other cells than `watched`.
+    A cell without events keeps its value and does not alarm. Raises ValueError where `evidence` has other cells than
+    `watched`.
     """
     cells = len(watched.names)
     if evidence.log_ratio.shape != (cells, len(SHIFTS)) or evidence.labelled.shape != (cells,):
@@ -158,7 +159,8 @@ def advance(
         log_n = np.log(evidence.labelled.astype(np.float64))
     log_m = np.logaddexp(state.carried_to(watched.names), log_n[:, None]) + evidence.log_ratio
     above = log_mean(log_m) - log_threshold(watched, budget_panes)
-    alarming = np.flatnonzero(above >= 0)
+    # A cell of which nothing came has nothing to say, though a new snapshot's threshold be below its M.
+    alarming = np.flatnonzero((above >= 0) & (evidence.labelled > 0))
     alarms = tuple(
         ResidualAlarm(i, watched.names[i], float(above[i]), SHIFTS[int(log_m[i].argmax())]) for i in alarming.tolist()
     )

@@ -69,6 +69,8 @@ def _lower_bounds(
 ) -> NDArray[np.float64]:
     """(G,) bounds on the shares of a family's groups that cross; nan where there are too few events, or one day."""
     inside, size = family.group_of >= 0, len(family.names)
+    if not comparisons:
+        return np.full(size, np.nan)
     group = family.group_of[inside]
     day, bucket = traffic.day[inside], traffic.unit_bucket[inside]
     events = traffic.events[inside].astype(np.float64)

@@ -125,7 +125,7 @@ def _detectors(document: WatchedDocument | None, attributes: Sequence[str], per_
         names += indexed[1]
         family_of += [number] * len(family.cells)
     watched = WatchedCells(
-        names,
+        _unique(names),
         np.array(family_of, dtype=np.intp),
         np.array([cell.epsilon for cell in cells]),
         np.array([family.phi for family in document.families]),
@@ -152,3 +152,15 @@ def _indexed(
             name = f"{name}, [{low:.3g}, {high:.3g}{']' if cell.interval == intervals - 1 else ')'}"
         names.append(name)
     return IndexedFamily(rule, row, numbers), names
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """A value may read like another cell's name (`UA & origin=EWR` of a carrier): that cell gets a number behind it."""
+    taken: dict[str, None] = {}
+    for name in names:
+        number, own = 1, name
+        while own in taken:
+            number += 1
+            own = f"{name} ({number})"
+        taken[own] = None
+    return list(taken)

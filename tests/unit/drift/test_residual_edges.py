@@ -135,6 +135,17 @@ def test_detectors_live_on_by_name_over_snapshots() -> None:
     np.testing.assert_allclose(next_state.log_m[1], expected, atol=2.0**-16)
 
 
+def test_a_lower_threshold_alone_makes_no_alarm_before_the_cells_next_event() -> None:
+    """A new snapshot may know of fewer labels: then M is above A K at once, and there is no event to tell of."""
+    before, after = watched_cells(per_pane=1e6), watched_cells(per_pane=1.0)
+    state, alarms = advance(ResidualState(), before, pane_evidence(before, pane((0, 0.2, 100, 45))), 100.0)
+    assert alarms == ()
+    state, alarms = advance(state, after, pane_evidence(after, pane()), 100.0)
+    assert alarms == ()
+    _, alarms = advance(state, after, pane_evidence(after, pane((0, 0.2, 1, 1))), 100.0)
+    assert [alarm.name for alarm in alarms] == ["all"]
+
+
 # --- what is refused
 
 

@@ -98,6 +98,13 @@ def test_they_are_in_the_order_of_their_thresholds_whatever_the_configurations()
     assert found == decision_impacts(traffic, dict(reversed(thresholds.items())), None)
 
 
+def test_where_no_group_has_events_enough_only_all_events_are_looked_at() -> None:
+    """A quiet week: nothing to divide the doubt among."""
+    quiet = replace(traffic_of(np.array([1.0, 1.0])), events=(np.arange(56) < 18).astype(np.int64))
+    (decision,) = decision_impacts(quiet, {"decline": 0.5}, 0.1)
+    assert (decision.up, decision.groups, decision.beyond_limit) == (1.0, (), 0)
+
+
 def map_of(shift: float) -> JudgedMap:
     base = BaseMap.from_lists({"log_odds": [-10.0, 10.0], "value": [0.001, 0.999], "p_min": 1e-6, "strict_slope": 0.0})
     return JudgedMap(ServedMap(MapParts(base=base, families=(), p_min=1e-6, level=shift)))

@@ -398,6 +398,17 @@ def test_detectors_that_do_not_fit_their_snapshot_are_damage() -> None:
         OutcomeWatch(resolved(document, None, config_of()), RowWeights(), signatures)
 
 
+def test_a_value_that_reads_like_another_cells_name_has_a_detector_of_its_own() -> None:
+    families = (
+        {"attributes": ("region",), "phi": 1.0, "cells": ({"values": ("eu & device=web",), "epsilon": 0.1},)},
+        {"attributes": ("region", "device"), "phi": 1.0, "cells": ({"values": ("eu", "web"), "epsilon": 0.1},)},
+    )
+    document = WatchedDocument.model_validate({"edges": (0.0, 1.0), "families": families})
+    watch = OutcomeWatch(resolved(document, None, config_of()), RowWeights(), signatures)
+    assert watch.residual is not None
+    assert watch.residual.watched.names == ["region=eu & device=web", "region=eu & device=web (2)"]
+
+
 def test_the_middle_of_a_bin_is_near_its_centre() -> None:
     low, high, middle = (1 / (1 + np.exp(-x)) for x in (LOWER_LOG_ODDS, UPPER_LOG_ODDS, CENTRE_LOG_ODDS))
     assert np.abs((low + high) / 2 - middle).max() < 1e-4
