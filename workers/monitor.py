@@ -16,12 +16,7 @@ from typing import Any
 from stream_calib import fault_points
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys
-from stream_calib.errors import (
-    PositionLostError,
-    StateUnavailableError,
-    TooManyModelsError,
-    TransportError,
-)
+from stream_calib.errors import PositionLostError, StateUnavailableError, TooManyModelsError, TransportError
 from stream_calib.events.contracts import ModelKey, Reject
 from stream_calib.events.dead_letters import dead_letters
 from stream_calib.events.label_decoder import LabelDecoder
@@ -47,6 +42,7 @@ from workers.monitor_models import MonitorModels
 from workers.monitor_partitions import InputPartitions
 from workers.monitor_reports import MonitorReports
 from workers.monitored_model import ModelPart
+from workers.poll_size import PollSize
 from workers.rejects import RejectCounts
 from workers.rewinds import Rewinds
 from workers.role import Role, wall_clock_ms
@@ -55,9 +51,6 @@ _LOG = logging.getLogger(__name__)
 
 GROUP = "monitor"
 _POLL_MS = 20
-_ROWS_A_POLL = 100_000
-"""So that a poll is worked off well within the session timeout."""
-_MAX_RECORDS, _FEWEST_RECORDS = 5_000, 100
 _EVERY_MS = 1_000
 
 
@@ -92,7 +85,7 @@ class Monitor(Role):
         self._positions: dict[TopicPartition, int] = {}
         """Where the next poll begins: the least position over the model keys."""
         self._reports = MonitorReports(config.windows, self._partitions, self._positions, self._clock_ms)
-        self._records_a_poll = _FEWEST_RECORDS
+        self._poll_size = PollSize()
         self._looked_at = 0
         self._looked_for_partitions_at = self._clock_ms()
         self._models = MonitorModels(
@@ -165,7 +158,7 @@ class Monitor(Role):
     def _poll(self) -> PolledBatch:
         try:
             with self._batch.stage("fetch"):
-                return self._consumer.poll(self._records_a_poll, _POLL_MS)
+                return self._consumer.poll(self._poll_size.records, _POLL_MS)
         except PositionLostError as error:
             self._go_on(error)
             return PolledBatch()
@@ -248,7 +241,7 @@ class Monitor(Role):
             with self._batch.stage("decode"):
                 read[partition] = self._read(partition, by_partition[partition], span)
             self._refuse(by_partition[partition], read[partition].rejects)
-        self._fit_polls(len(polled.records), sum(one.rows for one in read.values()))
+        self._poll_size.learn(len(polled.records), sum(one.rows for one in read.values()))
         parts = {p: self._partitions.keys[p] for p in read}
         with self._batch.stage("apply"):
             rewound = self._models.apply(
@@ -288,11 +281,6 @@ class Monitor(Role):
             for partition in self._positions:
                 self._models.restart(self._partitions.keys[partition])
             self._seek([p for p, at in self._positions.items() if self._position(p) != at])
-
-    def _fit_polls(self, records: int, rows: int) -> None:
-        """A record of `blocks` holds one row or a thousand; the last poll says which."""
-        if records and rows:
-            self._records_a_poll = min(max(_ROWS_A_POLL * records // rows, _FEWEST_RECORDS), _MAX_RECORDS)
 
     def _tell_rewinds(self, input_keys: Iterable[str]) -> None:
         wanted = set(input_keys)

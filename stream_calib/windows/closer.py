@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 from stream_calib import fault_points
 from stream_calib.errors import StateError, StateUnavailableError
@@ -16,6 +15,7 @@ from stream_calib.snapshot.decision_log import DecisionLog, Expired, Request, ch
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.clocks import least_of_all
 from stream_calib.windows.committed import Committed, Cursors
+from stream_calib.windows.decider_port import PaneDecider, Retention
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, chained
 from stream_calib.windows.shard_store import Progress, ReadGuard, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
@@ -28,38 +28,6 @@ _PANES_A_COMMIT = 48
 
 class _MovedOnError(Exception):
     """Another closer went on, or the state was rolled back, while this one worked on what it had read."""
-
-
-class PaneDecision(Protocol):
-    """What is committed for a decided pane (refit/decider.py, Decision)."""
-
-    @property
-    def detector(self) -> str: ...
-    @property
-    def decisions(self) -> tuple[bytes, ...]: ...
-    @property
-    def outbox(self) -> tuple[bytes, ...]: ...
-    @property
-    def open_request(self) -> str: ...
-
-
-class PaneDecider(Protocol):
-    """The step of a pane, as refit/decider.py implements it. Pure but for a window of scored cells in memory."""
-
-    @property
-    def horizon_panes(self) -> int: ...
-    def missing(self, pane: int) -> range: ...
-    def push(self, pane: int, cells: ScoredCells) -> None: ...
-    def decide(
-        self, pane: int, detector: str | None, log: DecisionLog, matured: MaturedCells, cells_sha256: str
-    ) -> PaneDecision: ...
-    def expired(self, request: Request, pane: int) -> tuple[bytes, ...]: ...
-
-
-class Retention(Protocol):
-    """Drops what is done with, as refit/retention.py implements it."""
-
-    def advance(self, removed: int | None) -> bool: ...
 
 
 class Closer:

@@ -20,6 +20,7 @@ from tests.oracle.offline import Label, Score
 from tests.windows.logs import START_MS
 from tests.windows.monitors import PANE_S, A, InMemory, Monitored, at, monitored
 from workers import monitor as monitor_module
+from workers import poll_size
 from workers.deployment import open_deployment_store
 from workers.monitor import Monitor
 
@@ -293,8 +294,8 @@ def most_pending(redis_url: str, monkeypatch: pytest.MonkeyPatch, max_input_skew
 
     One partition has a record where the other one has ten, so by turns it is read ten times as fast.
     """
-    monkeypatch.setattr(monitor_module, "_MAX_RECORDS", 20)
-    monkeypatch.setattr(monitor_module, "_FEWEST_RECORDS", 20)
+    monkeypatch.setattr(poll_size, "_MAX_RECORDS", 20)
+    monkeypatch.setattr(poll_size, "_FEWEST_RECORDS", 20)
     seconds, most, steps = 400, 0, 0
     with live(redis_url, monkeypatch, partitions=2, windows={"max_input_skew": max_input_skew}) as one:
         one.m.clocks(0)
