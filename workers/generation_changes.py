@@ -47,7 +47,7 @@ def switch_to(client: RedisClient, config: Config, key: ModelKey, number: int) -
 
     Refused (StateError, with the lag) where it is more than a pane of event time behind the live one, or has no
     snapshot where that has one: outputs would be raw scores again. Its alerts up to here are of times that are over
-    and count as delivered; those that only the other one holds to be open are closed.
+    and count as delivered; those that only the other one holds to be open, or has closed unheard, are closed.
     """
     live, state = state_of(client, config, key), state_of(client, config, key, number)
     if number == live.number:
@@ -73,7 +73,7 @@ def switch_to(client: RedisClient, config: Config, key: ModelKey, number: int) -
             f"generation {number} of {key} has no snapshot yet, so its raw scores would be served; let `stream-calib"
             " state rebuild` go on until it has one, or lower refit.min_rows"
         )
-    take_place(state.store, live.store)
+    take_place(state.store, live.store, [hook.name for hook in config.alerts.hooks])
     live.directory.switch(live.number, number)
     return live.number
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from stream_calib import fault_points
+from stream_calib.alerts.delivery_record import owed_of
 from stream_calib.alerts.model import Alert
 from stream_calib.snapshot.canonical import canonical_json, content_id
 from stream_calib.windows.state_store import Commit, StateStore
@@ -73,17 +74,21 @@ def waiting(state: StateStore) -> int:
     return max(0, state.length(LIST) - int(state.read([SENT])[SENT] or 0))
 
 
-def take_place(state: StateStore, before: StateStore) -> None:
+def take_place(state: StateStore, before: StateStore, hooks: Iterable[str]) -> None:
     """The outbox takes the place of another one, of another generation. All that is in it is of times that are over,
-    and counts as delivered, to the topic and to all hooks; alerts that only the other one holds to be open are closed.
-    Where somebody delivers meanwhile, what is left stays to be delivered. Raises StateError where an entry is no
-    alert."""
+    and counts as delivered, to the topic and to all hooks; alerts that only the other one holds to be open are closed,
+    and so are those of which it has not yet told the topic, or one of the hooks, that they are over. Where somebody
+    delivers meanwhile, what is left stays to be delivered. Raises StateError where an entry is no alert.
+    """
     sent, end = state.read([SENT])[SENT], state.length(LIST)
     ours = open_alerts(state)
     why = (
         "another generation of the state has taken the place of the one that raised it, and does not hold it to be open"
     )
-    closes = [_closed(alert, why).encode() for key, alert in open_alerts(before).items() if key not in ours]
+    known = open_alerts(before, int(before.read([SENT])[SENT] or 0)) | open_alerts(before)
+    for hook in hooks:
+        known |= {one.alert.dedup_key: one.alert for one in owed_of(before, hook) if one.alert.state == "close"}
+    closes = [_closed(alert, why).encode() for key, alert in known.items() if key not in ours]
     appends = {LIST: closes} if closes else {}
     state.commit(Commit({SENT: sent}, {SENT: str(end), PASSED: str(end)}, appends))
 

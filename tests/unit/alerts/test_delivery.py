@@ -12,6 +12,7 @@ from stream_calib.alerts.acknowledgement import acknowledge, acknowledged
 from stream_calib.alerts.delivery import fields_of, take_over
 from stream_calib.alerts.delivery_record import given_up_of, owed_of
 from stream_calib.alerts.hooks.port import Delivery, Message
+from stream_calib.alerts.model import Alert
 from stream_calib.alerts.outbox import take_place
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.state_store import Commit
@@ -150,9 +151,25 @@ def test_times_that_are_over_are_not_told(make: Make) -> None:
     before.commit(
         Commit(appends={"outbox": [event("open", kind).encode() for kind in ("label_outage", "late_labels")]})
     )
-    take_place(told.stores[KEY], before)
+    take_place(told.stores[KEY], before, ["a"])
     told.settle()
     assert told.receivers["a"].told == [["psi open"], ["label_outage open", "late_labels close"]]
+
+
+def test_an_end_that_could_not_be_told_before_times_were_over_is_told(make: Make) -> None:
+    told = make()
+    told.append(event("open"), event("open", "late_labels", number=1))
+    told.settle()
+    told.sent_to_topic()
+    told.receivers["a"].answer = lambda _: BUSY
+    told.append(event("close", number=2))
+    told.settle()
+    told.sent_to_topic()
+    told.append(event("close", "late_labels", number=3))
+    after = MemoryState()
+    take_place(after, told.stores[KEY], ["a"])
+    ends = [Alert.decode(entry) for entry in after.entries("outbox", 0)]
+    assert [f"{end.kind} {end.state}" for end in ends] == ["late_labels close", "psi close"]
 
 
 # --- failures
