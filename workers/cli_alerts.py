@@ -203,9 +203,14 @@ def _end(until: str | None, lasts: str | None, now_ms: int) -> int:
         raise ConfigurationError("say how long: either --for 2h, or --until 2024-05-01T06:00Z")
     if lasts is not None:
         try:
-            return now_ms + _DURATION.validate_python(lasts)
+            lasts_ms = _DURATION.validate_python(lasts)
         except ValidationError as error:
             raise ConfigurationError(f'--for {lasts} is no duration; write it as "30m", "2h" or "1d"') from error
+        if lasts_ms == 0:
+            raise ConfigurationError(
+                f"--for {lasts} is over at once; to end a silence: `stream-calib alerts unsilence`"
+            )
+        return now_ms + lasts_ms
     ends_ms = iso8601_ms(until or "")
     if ends_ms is None:
         raise ConfigurationError(f"--until {until} is not a time; write it as 2024-05-01T06:00Z")

@@ -45,8 +45,8 @@ class InputWaits:
         self.waits = {}
         for partition, position in positions.items():
             seen, end = self._ends.setdefault(partition, deque()), ends[partition]
-            if end <= position:
-                seen.clear()
+            if end <= position or (seen and now_ms < seen[-1][0]):
+                seen.clear()  # all is read, or the clock was set back and nothing is known of the times before
             while len(seen) > 1 and seen[1][1] <= position:
                 seen.popleft()
             if not seen or (len(seen) < _NOTES and now_ms - seen[-1][0] >= self._every_ms):

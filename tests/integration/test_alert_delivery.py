@@ -158,6 +158,7 @@ def test_people_list_acknowledge_silence_and_try(told: Told) -> None:
         (("--reason", "x"), "say how long"),
         (("--reason", "x", "--for", "1h", "--until", "2040-01-01"), "say how long"),
         (("--reason", "x", "--for", "soon"), "is no duration"),
+        (("--reason", "x", "--for", "0s"), "is over at once"),
         (("--reason", "x", "--until", "2020-01-01"), "is over"),
         (("--reason", " ", "--for", "1h"), "--reason is empty"),
         (("--reason", "x", "--for", "1h", "--kind", "psy"), "is no kind of alert"),

@@ -293,6 +293,16 @@ def test_what_waits_is_bounded_by_the_ends_that_were_seen() -> None:
     assert waits.facts() == {"waits": {}}
 
 
+def test_when_the_clock_was_set_back_it_is_not_known_for_how_long_records_have_waited() -> None:
+    waits = InputWaits(Deployment().config)
+    waits.note(3_600_000, {P: 5}, {P: 5})
+    waits.note(3_660_000, {P: 5}, {P: 15})
+    waits.note(60_000, {P: 5}, {P: 15})
+    assert waits.waits == {P: Wait(10, 0, None)}
+    waits.note(120_000, {P: 5}, {P: 15})
+    assert waits.waits == {P: Wait(10, 60_000, None)}
+
+
 def test_of_what_was_there_when_it_began_a_process_knows_only_how_long_it_has_seen_it() -> None:
     waits = InputWaits(Deployment().config)
     waits.note(0, {P: 5}, {P: 15})
