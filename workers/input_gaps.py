@@ -1,7 +1,8 @@
 """Gaps: records that retention took before they were read, where the operator has chosen to go on without them.
 
 Each gap is one entry of the list `gaps` of the deployment's own state, written with its alert in one commit; the field
-`gaps` is the list's length. The alert of a partition closes when what could have joined the lost records is past.
+`gaps` is the list's length. There is one alert of each role and partition: a further gap while it is open is news of
+it, and it closes when what could have joined the lost records of the last one is past.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ class Gap(msgspec.Struct, frozen=True):
         """Most records that it can have held."""
         return self.end - self.first
 
+    @property
+    def where(self) -> str:
+        """Whose alert it is."""
+        return f"{self.role}:{self.topic}-{self.partition}"
+
 
 class InputGaps:
     """The gaps of a deployment. Raises StateUnavailableError when the store is away."""
@@ -56,20 +62,21 @@ class InputGaps:
     def record(self, gap: Gap) -> bool:
         """Puts the gap on record, with its alert; False where another process did, or this one before it failed."""
         for _ in range(_ATTEMPTS):
-            length = self._state.read((GAPS,))[GAPS]
-            known = self._state.entries(GAPS, 0, int(length or 0))
-            if any(_same_end(_decoded(raw), gap) for raw in known):
+            found = self._state.read((GAPS, _CLOSED))
+            known = [_decoded(raw) for raw in self._state.entries(GAPS, 0, int(found[GAPS] or 0))]
+            if any(_same_end(other, gap) for other in known):
                 return False
+            is_open = any(other.where == gap.where for other in known[int(found[_CLOSED] or 0) :])
             alert = self._alert(
                 gap,
-                "open",
+                "update" if is_open else "open",
                 gap.time_ms,
                 f"{gap.topic}-{gap.partition}: up to {gap.records} records, {gap.first} to {gap.end - 1}, were gone"
                 f" before {gap.role} had read them; it goes on without them. Lengthen the retention of {gap.topic}, and"
                 f" look why {gap.role} was so far behind",
             )
             change = Commit(
-                {GAPS: length},
+                found,
                 {GAPS: str(len(known) + 1)},
                 {GAPS: [msgspec.json.encode(gap)], "outbox": [alert.encode()]},
             )
@@ -80,24 +87,25 @@ class InputGaps:
         raise StateError(f"a gap could not be put on record in {_ATTEMPTS} attempts; is the store being wiped?")
 
     def close_past(self, now_ms: int, past_ms: int) -> None:
-        """Closes the alerts of gaps that were found `past_ms` ago or earlier, in their order."""
+        """Closes the alerts of which the last gap was found `past_ms` ago or earlier, in their order."""
         fields = self._state.read((GAPS, _CLOSED))
         closed = int(fields[_CLOSED] or 0)
         waiting = [_decoded(raw) for raw in self._state.entries(GAPS, closed, int(fields[GAPS] or 0))]
         past = next((i for i, gap in enumerate(waiting) if gap.time_ms > now_ms - past_ms), len(waiting))
         if past:
             why = "what could have joined the lost records is past"
-            alerts = [self._alert(gap, "close", now_ms, why).encode() for gap in waiting[:past]]
-            self._state.commit(Commit({_CLOSED: fields[_CLOSED]}, {_CLOSED: str(closed + past)}, {"outbox": alerts}))
+            last = {gap.where: gap for gap in waiting}
+            over = [gap for gap in waiting[:past] if last[gap.where] is gap]
+            alerts = [self._alert(gap, "close", now_ms, why).encode() for gap in over]
+            self._state.commit(Commit(fields, {_CLOSED: str(closed + past)}, {"outbox": alerts} if alerts else {}))
 
     def _alert(self, gap: Gap, state: AlertState, now_ms: int, diagnosis: str) -> Alert:
-        where = f"{gap.role}:{gap.topic}-{gap.partition}"
         return alert_of(
             self._scope,
             _KIND,
             state,
-            (_KIND, state, where, gap.topic_id, gap.first, gap.end),
-            subject=where,
+            (_KIND, state, gap.where, gap.topic_id, gap.first, gap.end),
+            subject=gap.where,
             pane=now_ms // self._pane_ms,
             since_ms=gap.time_ms,
             evidence=msgspec.to_builtins(gap),
