@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stream_calib.alerts.model import SEVERITY
 from tests.deploy.tools import promtool
 
 pytestmark = pytest.mark.deploy
@@ -36,3 +37,14 @@ def test_every_alert_is_expected_somewhere() -> None:
     alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
     expected = set(re.findall(r"labels: '{alertname=\"(\w+)\"", EXPECTATIONS.read_text(encoding="utf-8")))
     assert alerts == expected
+
+
+def test_alerts_of_our_own_fire_with_their_severity() -> None:
+    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text(encoding="utf-8"))
+    found: dict[str, str] = {}
+    for rule in (rule for group in rules["groups"] for rule in group["rules"] if "alerts_open{" in rule["expr"]):
+        ((operator, kinds),) = re.findall(r'alerts_open\{kind(=|=~|!~)"([^"]+)"\}', rule["expr"])
+        matched = {kind for kind in SEVERITY if (re.fullmatch(kinds, kind) is None) == (operator == "!~")}
+        assert not matched & found.keys()
+        found |= dict.fromkeys(matched, rule["labels"]["severity"])
+    assert found == {kind: severity for kind, severity in SEVERITY.items() if severity != "info"}
