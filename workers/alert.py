@@ -21,6 +21,7 @@ from stream_calib.alerts.hooks.port import Hook
 from stream_calib.alerts.model import Alert
 from stream_calib.alerts.outbox import SENT, confirm, drop_read, open_alerts, unsent, waiting
 from stream_calib.alerts.routing import Routing
+from stream_calib.alerts.severity import LOG_LEVEL
 from stream_calib.alerts.silence import Silences
 from stream_calib.config import Config
 from stream_calib.config_alerts import AlertsSection
@@ -39,7 +40,6 @@ _LEASE_MS = 5_000
 _STATUS_EVERY_MS = 1_000
 _WAIT_FOR_RESULTS_S = 0.05
 _END_WITHIN_S = 3.0
-_LEVEL = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.ERROR}
 
 
 def hooks_of(alerts: AlertsSection) -> list[Hook]:
@@ -107,7 +107,7 @@ class OutboxDelivery:
 
     def _tell(self, alert: Alert) -> None:
         _LOG.log(
-            _LEVEL[alert.severity],
+            LOG_LEVEL[alert.severity],
             "alert %s of %s, %s: %s",
             alert.kind,
             self._key,

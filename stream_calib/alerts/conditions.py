@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from stream_calib.alerts.model import AlertState, Severity
+from stream_calib.alerts.model import AlertState
+from stream_calib.alerts.severity import LOG_LEVEL
 from stream_calib.alerts.standing import StandingAlert, Told, hash_of, told_of
 from stream_calib.windows.state_store import Commit, StateStore
 
 _LOG = logging.getLogger(__name__)
-_LEVELS: dict[Severity, int] = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.ERROR}
 
 Level: TypeAlias = Literal["bad", "between", "fine"]
 
@@ -111,7 +111,7 @@ class ConditionAlert:
         after, alert = self._alert.event(told, due, seen.since_ms, seen.diagnosis, seen.evidence, seen.news)
         if state.commit(Commit(found, {self.field: after}, {"outbox": [alert.encode()]})):
             _LOG.log(
-                logging.INFO if due == "close" else _LEVELS[alert.severity],
+                logging.INFO if due == "close" else LOG_LEVEL[alert.severity],
                 "%s/%s: %s",
                 alert.model,
                 alert.model_version,
