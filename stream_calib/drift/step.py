@@ -177,7 +177,7 @@ def _outage(state: DetectorState, pane: int, verdict: CoverageVerdict) -> list[A
     after = verdict.state
     if after.outage and not state.outage_open and after.missing_since is not None:
         missing = after.missing_winners
-        text = f"labels of {missing} scores since pane {after.missing_since} are missing: look at the labels topic"
+        text = f"labels of {missing:,} scores are missing, by what is usual: look at what writes the labels topic"
         usual = {"usual_labelled": after.labelled, "usual_winners": after.winners}
         evidence = {"missing_winners": missing} | usual
         return [AlertChange("label_outage", "open", after.missing_since, text, evidence)]
