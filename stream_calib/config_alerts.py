@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from stream_calib.alerts.model import SEVERITY
+from stream_calib.alerts.model import SEVERITY, Severity
 from stream_calib.alerts.quiet_hours import QuietHours
 from stream_calib.alerts.severity import RANK
 from stream_calib.config_conditions import ConditionsSection
@@ -27,9 +27,6 @@ def of_places(location: Sequence[int | str]) -> bool:
     return tuple(location[:2]) == ("alerts", "hooks") and any(key in location[3:] for key in _OF_PLACES)
 
 
-SeverityName = Literal["info", "warning", "critical"]
-
-
 class QuietHoursSection(Section):
     """When a hook is told of the worst only. What is held is told, in one message, when the quiet hours end."""
 
@@ -39,7 +36,7 @@ class QuietHoursSection(Section):
     days: list[str] = Field(
         default_factory=list, description='Days on which they begin, as "mon"; empty: every day', max_length=7
     )
-    severity: SeverityName = Field(default="critical", description="From here on alerts are told all the same")
+    severity: Severity = Field(default="critical", description="From here on alerts are told all the same")
 
     def parsed(self) -> QuietHours:
         """Raises ConfigurationError."""
@@ -133,7 +130,7 @@ class RouteSection(Section):
     hooks: list[str] = Field(min_length=1, description="Names of hooks")
     kinds: list[str] = Field(default_factory=list, description="Alert kinds; empty: all")
     models: list[str] = Field(default_factory=list, description="Models, as `name` or `name/version`; empty: all")
-    severity: SeverityName = Field(default="warning", description="The least severity")
+    severity: Severity = Field(default="warning", description="The least severity")
 
 
 class AlertsSection(Section):

@@ -28,8 +28,8 @@ def rollback(
     version: VersionOption = None,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Serve an earlier snapshot again, from the next pane that is decided on; calibrate takes it up at its next
-    poll. The next refit may replace it: `snapshot pin` keeps it."""
+    """Serve an earlier snapshot again, from the next pane that is decided on; calibrate takes it up at once, or at
+    its next poll. The next refit may replace it: `snapshot pin` keeps it."""
     with readable_errors():
         state = open_selected(load(config), model, version)
         state.snapshots.rollback(snapshot, actor or user_name(), reason)

@@ -68,7 +68,7 @@ def approve(
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Publish a held candidate, as long as what it was compared with is still served; the other held ones are
-    superseded. calibrate takes it up at its next poll."""
+    superseded. calibrate takes it up at once, or at its next poll."""
     with readable_errors():
         state = open_selected(load(config), model, version)
         state.snapshots.approve(snapshot, actor or user_name(), reason)
