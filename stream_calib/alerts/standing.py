@@ -81,7 +81,8 @@ class StandingAlert:
             self._scope,
             self._kind,
             state,
-            (*self._of, self._kind, state, *subject, after.times, *updates),
+            # With the time: a state that lost its last writes counts openings anew, and another one is no repeat.
+            (*self._of, self._kind, state, *subject, after.times, since_ms, *updates),
             subject=self._subject,
             pane=since_ms // self._pane_ms,
             since_ms=since_ms,

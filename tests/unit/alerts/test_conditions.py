@@ -100,6 +100,16 @@ def test_whenever_it_opens_again_its_key_is_the_same_and_its_events_are_others()
     assert len({alert.dedup_key for alert in told}) == 1
 
 
+def test_in_a_state_that_was_lost_the_same_opening_has_the_same_id_and_another_one_another() -> None:
+    worlds = [World(now_ms=now_ms, alert=watch(Steadiness(0, 0, 0))) for now_ms in (1_000, 1_000, 5_000)]
+    for world in worlds:
+        assert world.look("bad") == ["open"]
+        assert world.look("fine") == ["close"]
+    first, again, later = ([alert.id for alert in world.told()] for world in worlds)
+    assert first == again
+    assert not set(first) & set(later)
+
+
 def test_a_process_that_starts_anew_neither_opens_again_nor_closes_at_once() -> None:
     world = World()
     world.look("bad", news="a")
