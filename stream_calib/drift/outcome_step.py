@@ -68,7 +68,7 @@ class OutcomeState:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> OutcomeState:
-        """The inverse of `to_json`. Raises ValueError, or StateFormatError, where it cannot be read."""
+        """The inverse of `to_json`. Raises StateFormatError where detectors or histories cannot be read."""
         refit = ResidualState.from_text(document["refit"])
         return cls(
             refit,

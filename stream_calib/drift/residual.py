@@ -126,7 +126,7 @@ class ResidualState:
 
     @classmethod
     def from_text(cls, text: str) -> ResidualState:
-        """Raises ValueError where the text is not what `to_text` makes."""
+        """Raises StateFormatError where the text is not what `to_text` makes."""
         names, log_m = decode(text, len(SHIFTS))
         return cls(names, log_m) if names else cls()
 

@@ -16,6 +16,7 @@ from stream_calib.refit.gate_rows import GateCells, GateLosses, GateTraffic
 from stream_calib.refit.labelled import PaneCells
 from stream_calib.refit.roles import ROLES
 from stream_calib.snapshot.decision_log import Request
+from stream_calib.snapshot.difference import MOVED_BY
 from stream_calib.snapshot.figures import rounded_figure
 from stream_calib.snapshot.report_documents import (
     MOST_GROUPS,
@@ -31,8 +32,6 @@ from stream_calib.snapshot.report_documents import (
 )
 from stream_calib.windows.cells import EMPTY_MATURED
 
-MOVED_BY = (0.01, 0.05, 0.1)
-"""Shifts of the probability for which the share of events is told that move by more."""
 _MOST_ASKERS = 5
 _DIGITS = 6
 """Of figures in long lists: they are there to be looked at, and every report is kept."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from stream_calib.alerts.hooks.port import Message
 from stream_calib.alerts.model import Alert, AlertKind, Severity
+from stream_calib.alerts.severity import RANK
 from stream_calib.events.contracts import ModelKey
 from stream_calib.windows.model_registry import deployment_scope
 
@@ -40,7 +41,6 @@ WHAT: dict[AlertKind, str] = {
 _ALERTS_SHOWN = 20
 _ITEMS_SHOWN = 5
 _VALUE_CHARACTERS = 300
-_ORDER: tuple[Severity, ...] = ("info", "warning", "critical")
 _EPOCH_MS = 10**11
 """Times in milliseconds are larger, durations smaller (March 1973, three years)."""
 
@@ -84,7 +84,7 @@ def whose(alert: Alert) -> str:
 
 
 def worst(message: Message) -> Severity:
-    return max((alert.severity for alert in message.alerts), key=_ORDER.index)
+    return max((alert.severity for alert in message.alerts), key=RANK.__getitem__)
 
 
 def runbook_link(alert: Alert, runbook_url: str) -> str:
