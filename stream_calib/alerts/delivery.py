@@ -121,7 +121,7 @@ class HookDelivery:
         else:
             what = [news for news in what if self._ledgers[news.outbox].telling(news.events)]
             if not what:
-                return True
+                return False  # another process was first; what it left is seen at the next look
             if len(what) == 1:
                 self._tried[what[0].dedup_key] = self._backoff.failures + 1
             message = Message([owed.alert for news in what for owed in news.events])
