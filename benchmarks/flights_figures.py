@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stream_calib.alerts.model import Alert
 from stream_calib.calibration.metrics import log_loss, worst_group_error
-from stream_calib.config import DriftSection
+from stream_calib.config_refits import DriftSection
 from stream_calib.demo.figures import EVALUATED_FROM_DAY, evaluated_rows, flight_families
 from stream_calib.demo.flights import Flights, day_index
 

@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 
 from stream_calib.calibration.metrics import auc_of_counts
-from stream_calib.config import RefitSection
+from stream_calib.config_refits import RefitSection
 from stream_calib.refit.decisions import shifts_beyond
 from stream_calib.refit.gate_groups import JudgedGroup, judge_groups
 from stream_calib.refit.gate_rows import GateCells, GateLosses, block_errors

@@ -9,7 +9,7 @@ from benchmarks.flights import document
 from benchmarks.flights_drift import Switch
 from benchmarks.flights_figures import PARTS, Goal, Worth, alarms, worth
 from stream_calib.alerts.model import Alert, AlertState, make_alert
-from stream_calib.config import DriftSection
+from stream_calib.config_refits import DriftSection
 from stream_calib.demo.flights import load_flights
 from stream_calib.drift.residual import WatchedCells
 from stream_calib.events.contracts import ModelKey

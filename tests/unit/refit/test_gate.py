@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from stream_calib.calibration.groups import CellGroups
-from stream_calib.config import RefitSection
+from stream_calib.config_refits import RefitSection
 from stream_calib.refit.gate import GateWindow, judge_candidate
 from stream_calib.refit.gate_rows import GateCells
 from stream_calib.refit.row_weights import RowWeights
