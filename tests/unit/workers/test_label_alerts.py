@@ -123,6 +123,14 @@ def test_history_has_no_wall_clock_to_be_late_by() -> None:
     assert Watched(serving={"clock_records": "off"}).until("2024-11-05T00:00") == []
 
 
+def test_what_was_open_closes_where_nobody_looks_any_more() -> None:
+    watched = Watched()
+    assert watched.until("2024-11-01T08:00") == [("open", "01 06:10")]
+    watched.config = Watched(serving={"clock_records": "off"}).config
+    watched.monitors = [watched.monitor()]
+    assert watched.until("2024-11-01T10:00") == [("close", "01 08:10")]
+
+
 # --- late labels
 
 
