@@ -12,7 +12,7 @@ from typing import Any
 
 from stream_calib.alerts.model import AlertKind, AlertState, alert_of, make_alert
 from stream_calib.events.contracts import ModelKey
-from stream_calib.snapshot.decision_log import DecisionLog, Request
+from stream_calib.snapshot.decision_log import MOST_HELD, DecisionLog, Request
 from stream_calib.snapshot.report import GateReport, RefitReport
 
 _KINDS: dict[str, AlertKind] = {"refused": "refit_refused", "failed": "refit_failed"}
@@ -66,7 +66,8 @@ class RefitAlerts:
 
     def held(self, report: RefitReport, version: str, log: DecisionLog, pane: int) -> list[bytes]:
         """By the candidate of `report` that is held at `pane` as `version`."""
-        evidence = report.alert_evidence() | {"version": version, "held": len(log.held) + 1}
+        spared = log.held_beyond(report.kind, MOST_HELD - 1) is None
+        evidence = report.alert_evidence() | {"version": version, "held": len(log.held) + spared}
         if report.gate is not None and report.gate.gain is not None:
             evidence |= {"gain": report.gate.gain, "gain_lower": report.gate.gain_lower, "rows": report.gate.rows}
         state: AlertState = "open" if log.held_since is None else "update"

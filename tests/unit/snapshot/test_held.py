@@ -211,6 +211,7 @@ def test_the_oldest_of_too_many_is_superseded(state: MemoryState, store: Snapsho
     assert list(store.log().held) == versions[2:]
     assert [b is None for b in state.blobs([f"snapshot:{v}" for v in versions])] == [True, True] + [False] * MOST_HELD
     assert fate(store.log(), versions[0]) == "superseded by later ones"
+    assert [a.evidence["held"] for a in alarms(state)][-3:] == [MOST_HELD] * 3
 
 
 def test_the_shadow_is_not_superseded_by_later_candidates(state: MemoryState, store: SnapshotStore) -> None:
