@@ -18,7 +18,7 @@ from stream_calib.windows.state_store import Commit
 from tests.unit.snapshot.asking import ask
 from tests.unit.snapshot.documents import GATE, report, structure
 from workers.cli import app
-from workers.cli_common import load
+from workers.cli_common import console, load
 from workers.cli_models import open_selected
 from workers.deployment import State
 
@@ -81,7 +81,7 @@ class Commands:
         )
 
     def run(self, *arguments: str) -> Result:
-        return CliRunner().invoke(app, [*arguments, "--config", str(self.file)], env={"COLUMNS": "200"})
+        return CliRunner().invoke(app, [*arguments, "--config", str(self.file)])
 
     def told(self, *arguments: str) -> str:
         done = self.run("snapshot", *arguments)
@@ -93,7 +93,8 @@ class Commands:
 
 
 @pytest.fixture
-def commands(redis_client: Any, redis_url: str, tmp_path: Path) -> Iterator[Commands]:
+def commands(redis_client: Any, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
+    monkeypatch.setattr(console, "width", 200)
     made = Commands(redis_url, tmp_path)
     yield made
     made.state.close()

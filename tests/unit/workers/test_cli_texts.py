@@ -66,7 +66,7 @@ def test_status_says_why_labels_are_not_matched() -> None:
 
 
 def test_status_says_what_hooks_wait_for_and_what_nobody_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(console, "width", 200)
     given_up = {"alert": {"dedup_key": "m/1:psi"}, "detail": "404 gone"}
     hooks = [
         {"hook": "ops", "waiting": 3, "oldest_ms": 7_200_000, "failing_ms": 60_000, "says": ODD, "given_up": 2}
