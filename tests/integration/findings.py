@@ -87,6 +87,7 @@ class Findings:
 
 def find(deployed: Deployment, gone: Collection[str] = ()) -> Findings:
     """Reads everything back. `gone`: versions of a generation that was dropped, which outputs may still name."""
+    deployed.until_markers_are_written()
     topics, state = deployed.config.topics, deployed.state
     fields = deployed.fields() | state.store.read(("tip", "log_length", "matured_chain", "outbox_sent"))
     panes = range(int(fields["first_pane"] or 0), int(fields["closed"] or -1) + 1)

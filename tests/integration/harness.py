@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaPartition
+
 from stream_calib.config import Config
 from stream_calib.config_file import load_config, tomllib
 from stream_calib.config_identity import configured_keys
@@ -37,6 +40,7 @@ DEADLINE_S = 120.0
 _LOOK_EVERY_S = 0.01
 _ASK_BROKERS_EVERY_S = 0.02
 _END_WITHIN_S = 10.0
+_MARKERS_WITHIN_S = 20.0
 
 TOPICS = ("scores", "labels", "blocks", "calibrated", "dead_letters", "alerts")
 
@@ -189,6 +193,29 @@ class Deployment:
     def until_served(self, deadline_s: float = DEADLINE_S) -> None:
         """Until calibrate has committed everything on `scores`."""
         self.until(lambda: self.lag("calibrate", self.config.topics.scores) == 0, "calibrate to serve all", deadline_s)
+
+    def until_markers_are_written(self) -> None:
+        """Until readers see all that was committed: a broker answers a commit before its markers are in every partition
+        of the transaction. A transaction that stays open ends the waiting; what is missing behind it is found later.
+        """
+        if self.kafka is None:
+            return
+        topics = self.config.topics
+        places = [
+            TopicPartition(topic, number)
+            for topic in (topics.calibrated, topics.blocks, topics.dead_letters, topics.alerts)
+            for number in range(self.log.partitions(topic))
+        ]
+        reader = KafkaConsumer(bootstrap_servers=self.kafka.bootstrap)
+        try:
+            written = reader.end_offsets([KafkaPartition(*place) for place in places])
+        finally:
+            reader.close()
+        deadline = time.monotonic() + _MARKERS_WITHIN_S
+        while any(self.log.end_offset(place) < written[KafkaPartition(*place)] for place in places):
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_ASK_BROKERS_EVERY_S)
 
     def cursor(self, name: str) -> int:
         return int(self.state.store.read((name,))[name] or -1)
