@@ -31,6 +31,8 @@ _ANSWER_WITHIN_S = REQUEST_TIMEOUT_S + 5.0
 _SLICE_S = 0.1
 _LEADERS_WITHIN_S = 5.0
 _LOOK_AGAIN_S = 0.02
+_REFUSAL_IS_TOLD_EVERY_S = 30.0
+"""librdkafka passes over an error that is the same as the one before for so long."""
 
 
 class TopicCatalogue:
@@ -45,6 +47,9 @@ class TopicCatalogue:
         self._remembered_s = remembered_ms / 1_000
         self._counts: dict[str, tuple[float, int]] = {}
         self._trouble: KafkaError | None = None
+        self._refused: KafkaError | None = None
+        """The last time that the brokers did not let us in, whatever was asked for then."""
+        self._refused_at_s = 0.0
 
     def create(self, topic: str, partitions: int, replication_factor: int, settings: Mapping[str, str]) -> None:
         """Does nothing where it exists. `replication_factor`: -1 for the brokers' default."""
@@ -144,9 +149,14 @@ class TopicCatalogue:
             raise transport_error(error.args[0], doing) from error
 
     def _note_error(self, error: KafkaError) -> None:
-        # That none answers follows from not being let in, and says less.
-        if is_not_let_in(error) or (is_brokers_away(error) and self._trouble is None):
+        # That none answers follows from not being let in, and says less; of that the client tells once in a while only.
+        now_s = time.monotonic()
+        if is_not_let_in(error):
             self._trouble = error
+            self._refused, self._refused_at_s = error, now_s
+        elif is_brokers_away(error) and self._trouble is None:
+            known = self._refused is not None and now_s - self._refused_at_s < _REFUSAL_IS_TOLD_EVERY_S
+            self._trouble = self._refused if known else error
 
 
 def client(kind: Callable[[dict[str, Any]], T], settings: Mapping[str, Any]) -> T:
