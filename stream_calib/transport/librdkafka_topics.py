@@ -31,8 +31,8 @@ _ANSWER_WITHIN_S = REQUEST_TIMEOUT_S + 5.0
 _SLICE_S = 0.1
 _LEADERS_WITHIN_S = 5.0
 _LOOK_AGAIN_S = 0.02
-_REFUSAL_IS_TOLD_EVERY_S = 30.0
-"""librdkafka passes over an error that is the same as the one before for so long."""
+_AWAY_FOR_S = 1.0
+"""That none answers may be told before why: the next attempt to connect says it."""
 
 
 class TopicCatalogue:
@@ -47,9 +47,7 @@ class TopicCatalogue:
         self._remembered_s = remembered_ms / 1_000
         self._counts: dict[str, tuple[float, int]] = {}
         self._trouble: KafkaError | None = None
-        self._refused: KafkaError | None = None
-        """The last time that the brokers did not let us in, whatever was asked for then."""
-        self._refused_at_s = 0.0
+        self._trouble_at_s = 0.0
 
     def create(self, topic: str, partitions: int, replication_factor: int, settings: Mapping[str, str]) -> None:
         """Does nothing where it exists. `replication_factor`: -1 for the brokers' default."""
@@ -137,9 +135,10 @@ class TopicCatalogue:
         self._trouble = None
         while not wait([asked], _SLICE_S).done:
             self.admin.poll(0)  # what is wrong with the brokers is told in a callback
-            if self._trouble is not None:
-                raise transport_error(self._trouble, doing)
-            if time.monotonic() > deadline:
+            now_s, trouble = time.monotonic(), self._trouble
+            if trouble is not None and (is_not_let_in(trouble) or now_s - self._trouble_at_s >= _AWAY_FOR_S):
+                raise transport_error(trouble, doing)
+            if now_s > deadline:
                 raise TransportError(f"{doing}: no answer within {_ANSWER_WITHIN_S:.0f} s")
         try:
             return asked.result()
@@ -149,14 +148,9 @@ class TopicCatalogue:
             raise transport_error(error.args[0], doing) from error
 
     def _note_error(self, error: KafkaError) -> None:
-        # That none answers follows from not being let in, and says less; of that the client tells once in a while only.
-        now_s = time.monotonic()
-        if is_not_let_in(error):
-            self._trouble = error
-            self._refused, self._refused_at_s = error, now_s
-        elif is_brokers_away(error) and self._trouble is None:
-            known = self._refused is not None and now_s - self._refused_at_s < _REFUSAL_IS_TOLD_EVERY_S
-            self._trouble = self._refused if known else error
+        # That none answers follows from not being let in, and says less.
+        if is_not_let_in(error) or (is_brokers_away(error) and self._trouble is None):
+            self._trouble, self._trouble_at_s = error, time.monotonic()
 
 
 def client(kind: Callable[[dict[str, Any]], T], settings: Mapping[str, Any]) -> T:
