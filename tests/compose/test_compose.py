@@ -26,6 +26,8 @@ _NOTHING_WRONG = {
     "Redis errors",
     "Records lost to retention",
     "Inputs read again",
+    "Messages to hooks",
+    "Oldest alert that a hook was not told of",
 }
 
 
