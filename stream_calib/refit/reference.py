@@ -15,7 +15,7 @@ from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.gate_evidence import JudgedMap
 from stream_calib.refit.labelled import signature_values
-from stream_calib.refit.residual_reference import watched_coverage, watched_outcomes
+from stream_calib.refit.residual_reference import watched
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.snapshot.model import PsiGroupDocument, ReferenceDocument
 
@@ -60,12 +60,13 @@ def build_reference(
         for i in np.flatnonzero(mass >= least).tolist():
             groups.append(watch(name, family.keys[i][0], family.group_of == i))
     panes = max(len(windows) * evidence.window_panes, 1)
+    residual, selection = watched(evidence, candidate, signatures, config)
     return ReferenceDocument(
         scored_per_pane=float(past_rows.sum()) / panes,
         labelled_per_pane=sum(w.labelled for w in windows) / panes,
         psi_groups=tuple(groups),
-        residual=watched_outcomes(evidence, candidate, signatures, config),
-        selection=watched_coverage(evidence, candidate, signatures, config),
+        residual=residual,
+        selection=selection,
     )
 
 

@@ -64,17 +64,29 @@ class _Family:
     phi: float
 
 
-def watched_outcomes(
+def watched(
     evidence: Evidence, candidate: JudgedMap, signatures: Signatures, config: Config
+) -> tuple[WatchedDocument | None, WatchedDocument | None]:
+    """What the detectors of a candidate watch of outcomes, and of how many scores have a label."""
+    past = _past(evidence, candidate, signatures, config)
+    return _outcomes(*past, evidence, candidate, signatures, config), _coverage(*past, config)
+
+
+def _outcomes(
+    rows: _Rows,
+    window: NDArray[np.intp],
+    evidence: Evidence,
+    candidate: JudgedMap,
+    signatures: Signatures,
+    config: Config,
 ) -> WatchedDocument | None:
-    """What the residual detectors of a candidate watch; None where there are no three past windows with labels. A
+    """Of the rows of past windows, and (k,) the window of each. None where there are no three windows with labels; a
     family that has fewer is left out.
 
     epsilon of a cell is the largest of `drift.tolerance`; the one-sided bound on the cell's |mean of label - p|,
     simultaneous over cells and both sides at `calibration.delta`, from the buckets that nothing was fitted to (Chernoff
     limits at rows / phi where units are not single events); and the mean half width of p over the rows' grid bins.
     """
-    rows, window = _past(evidence, candidate, signatures, config)
     families = _families(rows, rows.labelled, config, by_interval=True)
     expected, variance = rows.labelled * rows.served, rows.labelled * rows.served * (1.0 - rows.served)
     known = _with_phi(families, window, rows.positives - expected, variance)
@@ -95,13 +107,10 @@ def watched_outcomes(
     return WatchedDocument(edges=_EDGES, families=tuple(documents))
 
 
-def watched_coverage(
-    evidence: Evidence, candidate: JudgedMap, signatures: Signatures, config: Config
-) -> WatchedDocument | None:
-    """What is watched of how many scores have a label; None as above, and where missing labels are given a value."""
+def _coverage(rows: _Rows, window: NDArray[np.intp], config: Config) -> WatchedDocument | None:
+    """None as above, and where missing labels are given a value."""
     if config.windows.missing_label != "ignore":
         return None
-    rows, window = _past(evidence, candidate, signatures, config)
     documents = []
     families = _families(rows, rows.scores, config, by_interval=False)
     for family in families:

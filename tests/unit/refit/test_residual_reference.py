@@ -25,7 +25,7 @@ from stream_calib.events.identity import signature_hash
 from stream_calib.refit.evidence import Evidence
 from stream_calib.refit.gate_evidence import JudgedMap
 from stream_calib.refit.outcome_watch import OutcomeWatch
-from stream_calib.refit.residual_reference import watched_coverage, watched_outcomes
+from stream_calib.refit.residual_reference import watched
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.snapshot.compiled import map_document
 from stream_calib.snapshot.fit_documents import DerivedDocument
@@ -169,8 +169,7 @@ def resolved(
 
 def frozen(traffic: Traffic, config: Config) -> tuple[OutcomeWatch, WatchedDocument, WatchedDocument]:
     evidence = traffic.evidence(config)
-    residual = watched_outcomes(evidence, IDENTITY, signatures, config)
-    selection = watched_coverage(evidence, IDENTITY, signatures, config)
+    residual, selection = watched(evidence, IDENTITY, signatures, config)
     assert residual is not None
     assert selection is not None
     return OutcomeWatch(resolved(residual, selection, config), RowWeights.of(config), signatures), residual, selection
@@ -222,9 +221,7 @@ def limit(q: float, allowed: float) -> float:
 
 
 def test_the_tolerance_is_the_least_epsilon(traffic: Traffic) -> None:
-    document = watched_outcomes(
-        traffic.evidence(config_of()), IDENTITY, signatures, config_of(drift={"tolerance": 0.9})
-    )
+    document, _ = watched(traffic.evidence(config_of()), IDENTITY, signatures, config_of(drift={"tolerance": 0.9}))
     assert document is not None
     p = traffic.p[traffic.label >= 0]
     assert document.families[0].cells[0].epsilon == pytest.approx(np.maximum(1 - p, p).clip(0, 0.9).max(), rel=1e-9)
@@ -242,15 +239,8 @@ def test_what_is_watched_of_labels_is_their_share_in_groups_and_bands(traffic: T
         rows = expected[name]
         assert share == pytest.approx(((traffic.label[rows] >= 0).sum() + 0.5) / (rows.sum() + 1), rel=1e-9)
         assert epsilon == pytest.approx(max(0.1 * share, 0.01), rel=1e-9)
-    assert (
-        watched_coverage(
-            traffic.evidence(config_of()),
-            IDENTITY,
-            signatures,
-            config_of(windows={"missing_label": "negative_at_horizon"}),
-        )
-        is None
-    )
+    negative = config_of(windows={"missing_label": "negative_at_horizon"})
+    assert watched(traffic.evidence(config_of()), IDENTITY, signatures, negative)[1] is None
 
 
 def test_a_pane_is_summed_as_its_rows_are(traffic: Traffic) -> None:
@@ -279,7 +269,7 @@ def test_a_pane_is_summed_as_its_rows_are(traffic: Traffic) -> None:
 
 def test_where_negatives_are_thinned_outcomes_are_compared_with_what_a_kept_row_is(traffic: Traffic) -> None:
     config = config_of(labels={"keep_rate_negatives": 0.2})
-    document = watched_outcomes(traffic.evidence(config), IDENTITY, signatures, config)
+    document, _ = watched(traffic.evidence(config), IDENTITY, signatures, config)
     watch = OutcomeWatch(resolved(document, None, config), RowWeights.of(config), signatures)
     outcomes, scores = watch.sums(FIRST_PANE, traffic.cells(0))
     assert outcomes is not None
@@ -304,7 +294,7 @@ def test_events_of_several_keep_rates_are_counted_as_they_are(traffic: Traffic) 
         known = {signature_hash((*values, rate)): (*values, rate) for values in VALUES for rate in rates}
         return {h: known[h] for h in hashes}
 
-    document = watched_outcomes(traffic.evidence(config_of()), IDENTITY, signatures, config_of())
+    document, _ = watched(traffic.evidence(config_of()), IDENTITY, signatures, config_of())
     plain = OutcomeWatch(resolved(document, None, config), RowWeights(), signatures)
     watch = OutcomeWatch(resolved(document, None, config), RowWeights.of(config), with_rates)
     cells, again = traffic.cells(3), traffic.cells(3)
@@ -325,7 +315,7 @@ def test_probabilities_are_those_of_the_panes_hour_where_the_map_has_hours(traff
     offsets: dict[tuple[str, ...], float] = {(f"{hour:02d}",): hour / 10 - 1.2 for hour in range(24)}
     parts = replace(IDENTITY.served.parts, families=(FamilyShift(hours, offsets),))
     candidate = JudgedMap(ServedMap(parts), TimeAttributes(("hour_of_day",), "UTC", 3_600_000))
-    document = watched_outcomes(traffic.evidence(config), candidate, signatures, config)
+    document, _ = watched(traffic.evidence(config), candidate, signatures, config)
     assert document is not None
     snapshot = resolved(document, None, config)
     structure = snapshot.structure.model_copy(
@@ -356,8 +346,7 @@ def test_probabilities_are_those_of_the_panes_hour_where_the_map_has_hours(traff
 
 def test_before_three_windows_nothing_is_known(traffic: Traffic) -> None:
     evidence = traffic.evidence(config_of(), panes=71)
-    assert watched_outcomes(evidence, IDENTITY, signatures, config_of()) is None
-    assert watched_coverage(evidence, IDENTITY, signatures, config_of()) is None
+    assert watched(evidence, IDENTITY, signatures, config_of()) == (None, None)
     nothing = ReferenceDocument(scored_per_pane=1.0, labelled_per_pane=1.0, psi_groups=())
     assert nothing.model_dump(mode="json") == {"scored_per_pane": 1.0, "labelled_per_pane": 1.0, "psi_groups": []}
     watch = OutcomeWatch(resolved(None, None, config_of()), RowWeights(), signatures)
@@ -375,10 +364,7 @@ def test_a_family_that_is_new_is_left_out_and_everything_else_is_watched(traffic
     eu_tv = late.value == 0
     late.value[eu_tv & (late.pane < 72)] = 1
     evidence = late.evidence(config)
-    for document in (
-        watched_outcomes(evidence, IDENTITY, signatures, config),
-        watched_coverage(evidence, IDENTITY, signatures, config),
-    ):
+    for document in watched(evidence, IDENTITY, signatures, config):
         assert document is not None
         assert {f.attributes for f in document.families} == {(), ("region",), ("device",), ("region", "device")}
         assert {f.predicate.name for f in document.families if f.predicate is not None} == {"all"}
@@ -387,7 +373,7 @@ def test_a_family_that_is_new_is_left_out_and_everything_else_is_watched(traffic
 def test_labels_that_never_come_are_no_reference(traffic: Traffic) -> None:
     silent = replace(traffic)
     silent.label[:] = -1
-    assert watched_outcomes(silent.evidence(config_of()), IDENTITY, signatures, config_of()) is None
+    assert watched(silent.evidence(config_of()), IDENTITY, signatures, config_of())[0] is None
 
 
 def test_detectors_that_do_not_fit_their_snapshot_are_damage() -> None:
