@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.drift.alert_changes import AlertChange
+from stream_calib.drift.cell_alarms import cell_alarms
 from stream_calib.drift.cell_history import CellHistory, CellView, advance_history
-from stream_calib.drift.open_cells import Alarmed, OpenCells, moved
-from stream_calib.drift.outcome_step import MOST_SHOWN, PaneOutcomes
-from stream_calib.drift.residual import ResidualState, advance, log_mean
+from stream_calib.drift.open_cells import OpenCells
+from stream_calib.drift.outcome_step import PaneOutcomes
+from stream_calib.drift.residual import ResidualState
 from stream_calib.drift.residual_evidence import pane_evidence
 
 _RELATIVE, _ABSOLUTE = 0.1, 0.01
@@ -70,21 +71,16 @@ def selection_step(
     watched = scores.watched
     evidence = pane_evidence(watched, scores.sums)
     history = advance_history(state.history, watched, scores.sums, evidence, pane, state.alarmed)
-    detectors, alarms = advance(state.detectors, watched, evidence, budget_panes)
-    views = {alarm.name: history.of(alarm.cell, alarm.shift, watched) for alarm in alarms}
-    alarmed = [Alarmed(name, view.since_pane, int(view.own.labelled[0])) for name, view in views.items()]
-    open_cells, news = moved(
-        state.open_cells, alarmed, scores.version, watched.names, evidence.labelled, log_mean(detectors.rows)
-    )
-    after = SelectionState(detectors, history, open_cells, frozenset(views))
+    found = cell_alarms(state.detectors, state.open_cells, watched, scores.version, evidence, history, budget_panes)
+    open_cells = found.open_cells
+    after = SelectionState(found.detectors, history, open_cells, found.alarmed)
     if open_cells.since_pane is None:
         since = state.open_cells.since_pane
         text = "every group and score band gets its labels as usual again"
         return after, None if since is None else AlertChange("label_selection", "close", since, text)
-    if not news:
+    if not found.news:
         return after, None
-    shown = sorted((a for a in alarms if a.name in news), key=lambda a: (-a.log_evidence, a.name))[:MOST_SHOWN]
-    figures = {alarm.name: _figures(views[alarm.name]) for alarm in shown}
+    figures = {alarmed.alarm.name: _figures(alarmed.view) for alarmed in found.news}
     name, first = next(iter(figures.items()))
     text = (
         f"{first['share']:.1%} of {first['scores']} scores of {name} have a label, {first['usual_share']:.1%} is usual:"

@@ -7,26 +7,17 @@ another snapshot is published: each pane is judged by the f, epsilon and phi of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stream_calib.drift.alert_changes import AlertChange
-from stream_calib.drift.cell_history import EVERYTHING, CellHistory, CellView, advance_history
+from stream_calib.drift.cell_alarms import AlarmedCell, CellAlarms, cell_alarms
+from stream_calib.drift.cell_history import EVERYTHING, CellHistory, advance_history
 from stream_calib.drift.diagnosis import CommonShift, most_uneven
-from stream_calib.drift.open_cells import Alarmed, OpenCells, moved
-from stream_calib.drift.residual import (
-    ResidualAlarm,
-    ResidualState,
-    ResidualSums,
-    WatchedCells,
-    advance,
-    log_mean,
-)
+from stream_calib.drift.open_cells import OpenCells
+from stream_calib.drift.residual import ResidualState, ResidualSums, WatchedCells
 from stream_calib.drift.residual_evidence import pane_evidence
-
-MOST_SHOWN = 5
-"""Cells in an alert's evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +72,6 @@ class OutcomeState:
 
 
 @dataclass(frozen=True, slots=True)
-class AlarmedCell:
-    """An alarm and what it is of."""
-
-    alarm: ResidualAlarm
-    view: CellView
-
-
-@dataclass(frozen=True, slots=True)
 class OutcomeResult:
     state: OutcomeState
     alerts: tuple[AlertChange, ...]
@@ -110,41 +93,28 @@ def outcome_step(
     # What a refit has mended must show under what it published: evidence of before says nothing of that.
     restarted = {cell.name for cell in state.open_refit.cells if not cell.changed and cell.version != version}
     history = advance_history(state.history, watched, outcomes.sums, evidence, pane, restarted | state.paged)
-    alerts: list[AlertChange] = []
-
-    def judged(
-        kind: Literal["residual", "residual_page"], before: ResidualState, open_before: OpenCells, panes: float
-    ) -> tuple[ResidualState, OpenCells, Sequence[ResidualAlarm]]:
-        after, alarms = advance(before, watched, evidence, panes)
-        alarmed = [AlarmedCell(alarm, history.of(alarm.cell, alarm.shift, watched)) for alarm in alarms]
-        found = [Alarmed(a.alarm.name, a.view.since_pane, int(a.view.own.labelled[0])) for a in alarmed]
-        open_after, news = moved(open_before, found, version, watched.names, evidence.labelled, log_mean(after.rows))
-        change = _change(kind, open_before, open_after, [a for a in alarmed if a.alarm.name in news])
-        if change is not None:
-            alerts.append(change)
-        return after, open_after, alarms
-
-    refit, open_refit, alarms = judged("residual", state.refit, state.open_refit, refit_panes)
-    page, open_page, pages = judged("residual_page", state.page, state.open_page, page_panes)
-    paged = frozenset(alarm.name for alarm in pages)
-    return OutcomeResult(OutcomeState(refit, page, history, open_refit, open_page, paged), tuple(alerts), bool(alarms))
+    refit, page = (
+        cell_alarms(detectors, open_cells, watched, version, evidence, history, panes)
+        for detectors, open_cells, panes in (
+            (state.refit, state.open_refit, refit_panes),
+            (state.page, state.open_page, page_panes),
+        )
+    )
+    changes = (_change("residual", state.open_refit, refit), _change("residual_page", state.open_page, page))
+    after = OutcomeState(refit.detectors, page.detectors, history, refit.open_cells, page.open_cells, page.alarmed)
+    return OutcomeResult(after, tuple(change for change in changes if change is not None), bool(refit.alarmed))
 
 
-def _change(
-    kind: Literal["residual", "residual_page"],
-    before: OpenCells,
-    after: OpenCells,
-    news: Sequence[AlarmedCell],
-) -> AlertChange | None:
+def _change(kind: Literal["residual", "residual_page"], before: OpenCells, found: CellAlarms) -> AlertChange | None:
+    after = found.open_cells
     if after.since_pane is None:
         if before.since_pane is None:
             return None
         text = "outcomes are again what is served, in every cell that was in alarm"
         return AlertChange(kind, "close", before.since_pane, text)
-    if not news:
+    if not found.news:
         return None
-    shown = sorted(news, key=lambda alarmed: (-alarmed.alarm.log_evidence, alarmed.alarm.name))[:MOST_SHOWN]
-    first = shown[0]
+    first = found.news[0]
     shift = most_uneven(first.view.partitions)
     return AlertChange(
         kind,
@@ -152,7 +122,7 @@ def _change(
         after.since_pane,
         _said(first, shift),
         {
-            "cells": {alarmed.alarm.name: _figures(alarmed) for alarmed in shown},
+            "cells": {alarmed.alarm.name: _figures(alarmed) for alarmed in found.news},
             "open_cells": len(after.cells),
             "diagnosis": shift.kind,
         }
