@@ -4,46 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword
 
+from tests.asyncio_server import AsyncioServer
 
-class MailReceiver:
-    """Listens on a free port of 127.0.0.1. Context manager."""
+
+class MailReceiver(AsyncioServer):
+    """See the module."""
 
     def __init__(self, certificate: Path, passwords: Mapping[str, str]) -> None:
         """`certificate`: PEM file with the key; `passwords`: by user."""
+        super().__init__()
         self.received: list[Envelope] = []
-        self.port = 0
         self._passwords = passwords
         self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._tls.load_cert_chain(certificate)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
-    def __enter__(self) -> MailReceiver:
-        self._thread.start()
-        server = asyncio.run_coroutine_threadsafe(
-            self._loop.create_server(self._protocol, "127.0.0.1", 0), self._loop
-        ).result(10)
-        self.port = server.sockets[0].getsockname()[1]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-    async def _end(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+    async def _listen(self) -> asyncio.Server:
+        return await self._loop.create_server(self._protocol, "127.0.0.1", 0)
 
     def _protocol(self) -> SMTP:
         return SMTP(
