@@ -17,18 +17,16 @@ from typing import Any
 from stream_calib import metrics
 from stream_calib.alerts.delivery import HookDelivery, fields_of, take_over
 from stream_calib.alerts.delivery_topic import TopicDelivery
-from stream_calib.alerts.hooks.port import Hook
 from stream_calib.alerts.model import Alert
 from stream_calib.alerts.outbox import SENT, confirm, drop_read, open_alerts, unsent, waiting
 from stream_calib.alerts.routing import Routing
 from stream_calib.alerts.severity import LOG_LEVEL
 from stream_calib.alerts.silence import Silences
 from stream_calib.config import Config
-from stream_calib.config_alerts import AlertsSection
 from stream_calib.events.contracts import ModelKey
 from stream_calib.windows.model_registry import deployment_scope
 from stream_calib.windows.state_store import StateStore
-from workers.deployment import connect_state, member_name, open_board, open_deployment_store, open_log
+from workers.deployment import connect_state, hooks_of, member_name, open_board, open_deployment_store, open_log
 from workers.model_states import EachModel, ModelStates
 from workers.role import Role, wall_clock_ms
 from workers.status_board import MemberStatus, StatusBoard
@@ -40,15 +38,6 @@ _LEASE_MS = 5_000
 _STATUS_EVERY_MS = 1_000
 _WAIT_FOR_RESULTS_S = 0.05
 _END_WITHIN_S = 3.0
-
-
-def hooks_of(alerts: AlertsSection) -> list[Hook]:
-    """The hooks of the configuration. Raises ConfigurationError, see open_hooks."""
-    if not alerts.hooks:
-        return []
-    from stream_calib.alerts.hooks.opening import open_hooks  # what it imports is of no use to those without hooks
-
-    return open_hooks(alerts)
 
 
 class OutboxDelivery:

@@ -24,12 +24,11 @@ from stream_calib.events.event_times import iso8601_ms
 from stream_calib.redis_clients import RedisClient
 from stream_calib.windows.model_registry import deployment_scope
 from stream_calib.windows.state_store import StateStore
-from workers.alert import hooks_of
 from workers.alert_listing import event_rows, handled, open_rows
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.cli_models import known_keys
 from workers.cli_snapshot_changes import user_name
-from workers.deployment import connect_state, open_deployment_store, state_of
+from workers.deployment import connect_state, hooks_of, open_deployment_store, state_of
 from workers.role import wall_clock_ms
 from workers.time_text import age, utc_minute
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from stream_calib.config import Config
 from stream_calib.redis_settings import redis_settings
 from stream_calib.transport.kafka_settings import ClientSettings
-from workers.alert import hooks_of
-from workers.deployment import needs_confluent_kafka
+from workers.deployment import hooks_of, needs_confluent_kafka
 
 
 def check_client_settings(config: Config) -> None:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from stream_calib.alerts.hooks.port import Hook
 from stream_calib.config import Config
+from stream_calib.config_alerts import AlertsSection
 from stream_calib.config_identity import configured_keys, content_hash, semantic_content
 from stream_calib.config_values import mask_url
 from stream_calib.errors import ConfigurationError, GenerationMismatchError, StateUnavailableError
@@ -167,3 +169,12 @@ def input_key(log: Log, side: str, partition: TopicPartition) -> str:
 def member_name() -> str:
     """Names this process in groups, leases and statuses."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
+
+
+def hooks_of(alerts: AlertsSection) -> list[Hook]:
+    """The hooks of the configuration. Raises ConfigurationError, see open_hooks."""
+    if not alerts.hooks:
+        return []
+    from stream_calib.alerts.hooks.opening import open_hooks  # what it imports is of no use to those without hooks
+
+    return open_hooks(alerts)
