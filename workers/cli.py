@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import sys
 import time
 from collections import Counter
 from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
+from threading import Event
 from typing import Annotated
 
 import typer
@@ -39,6 +38,7 @@ from workers.cli_common import DEFAULT_CONFIG, ConfigOption, console, load, plai
 from workers.deployment import open_log, open_state
 from workers.logs import set_up_logging
 from workers.run import ROLES, run_roles
+from workers.stopping import stopped_by_signals
 from workers.topic_setup import create_topics
 
 _LOG = logging.getLogger(__name__)
@@ -167,9 +167,8 @@ def demo(
     from workers.demo import LockStep, demo_config_file, refit_outcomes, role_processes
     from workers.demo_results import collect
 
-    with readable_errors(), ExitStack() as stack:
-        # So that SIGTERM, too, ends the server and the roles on the way out.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    stop = Event()
+    with readable_errors(), stopped_by_signals(stop), ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer())
         environ = os.environ | {"STREAM_CALIB_LOG_URL": server.url, "STREAM_CALIB_REDIS_URL": server.url}
         config_file = demo_config_file()
@@ -192,7 +191,7 @@ def demo(
         )
         started = time.monotonic()
         with Progress(*columns, console=console) as progress:
-            LockStep(log, state, config, flights, roles).run(used, progress)
+            LockStep(log, state, config, flights, roles, stop).run(used, progress)
         seconds = time.monotonic() - started
         data = collect(log, state, config, flights, len(used), seconds)
         report = output / "report.html"

@@ -15,11 +15,11 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from stream_calib.errors import StreamCalibError
 from stream_calib.transport.port import Log
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
-from workers.cli_replay import stopped_by_signals
 from workers.deployment import open_log
 from workers.label_files import LabelFiles
 from workers.labels_load import LabelsLoad
 from workers.role import wall_clock_ms
+from workers.stopping import stopped_by_signals
 from workers.time_text import utc_minute
 
 app = typer.Typer(no_args_is_help=True, help="Load labels that come as files.")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +21,7 @@ from workers.deployment import open_log
 from workers.replay import Pace, Replay, Replayed
 from workers.replay_source import Bound, FileSource, Source, TopicSource
 from workers.replay_times import EventTimes
+from workers.stopping import stopped_by_signals
 from workers.time_text import utc_minute
 
 
@@ -205,23 +202,6 @@ def _run(log: Log, into: str, source: Source, pace: Pace, clock: Clock | None) -
         "error": error,
         "go_on_with": None if state.finished else source.resume_options(state.done),
     }
-
-
-@contextmanager
-def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """The first signal ends the replay after the batch at hand, the second at once."""
-
-    def handle(number: int, _: object) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _print(outcome: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from threading import Event
 
 from rich.progress import Progress
 
@@ -39,6 +40,10 @@ class DemoError(StreamCalibError):
     """The demonstration could not be carried through."""
 
 
+class DemoStoppedError(DemoError):
+    """Somebody asked it to stop."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoleProcesses:
     """Running role processes; their output goes to a log file each."""
@@ -63,15 +68,15 @@ def role_processes(
     """Starts the roles, each in a process (and process group) of its own, and ends them at the end."""
     logs.mkdir(parents=True, exist_ok=True)
     environ = {**environ, STOP_WITH_PARENT: str(os.getpid())}
+    processes: dict[str, subprocess.Popen[bytes]] = {}
     with ExitStack() as stack:
-        processes = {}
-        for role in roles:
-            output = stack.enter_context((logs / f"{role}.log").open("wb"))
-            command = [sys.executable, "-m", "workers.cli", "run", "--role", role, "--config", str(config_file)]
-            processes[role] = subprocess.Popen(
-                command, env=environ, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
         try:
+            for role in roles:
+                output = stack.enter_context((logs / f"{role}.log").open("wb"))
+                command = [sys.executable, "-m", "workers.cli", "run", "--role", role, "--config", str(config_file)]
+                processes[role] = subprocess.Popen(
+                    command, env=environ, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+                )
             yield RoleProcesses(processes, logs)
         finally:
             for process in processes.values():
@@ -89,13 +94,15 @@ def role_processes(
 class LockStep:
     """The source: writes a period, then waits until all that it made decidable is decided, settled and served."""
 
-    def __init__(self, log: Log, state: State, config: Config, flights: Flights, roles: RoleProcesses) -> None:
+    def __init__(
+        self, log: Log, state: State, config: Config, flights: Flights, roles: RoleProcesses, stop: Event
+    ) -> None:
         self._log, self._state, self._config = log, state, config
-        self._flights, self._roles = flights, roles
+        self._flights, self._roles, self._stop = flights, roles, stop
 
     def run(self, periods: Sequence[Period], progress: Progress) -> None:
         """Streams the periods, which follow each other, and closes the topics. Raises DemoError when nothing moves any
-        more."""
+        more, and DemoStoppedError after `stop` was set."""
         task = progress.add_task("streaming", total=len(periods), what="")
         for period in periods:
             self._write(period)
@@ -160,7 +167,7 @@ class LockStep:
                 seen, moved_at = now, time.monotonic()
             elif time.monotonic() - moved_at > _STALLED_AFTER_S:
                 raise DemoError(f"nothing has moved for {_STALLED_AFTER_S:.0f} s, waiting for pane {pane}: {found}")
-            time.sleep(_LOOK_EVERY_S)
+            self._pause()
 
     def _served(self, version: str) -> bool:
         statuses = self._state.board.all(wall_clock_ms())
@@ -172,7 +179,11 @@ class LockStep:
             if time.monotonic() > deadline:
                 raise DemoError("the outbox is not drained; is the alert role running?")
             self._roles.check()
-            time.sleep(_LOOK_EVERY_S)
+            self._pause()
+
+    def _pause(self) -> None:
+        if self._stop.wait(_LOOK_EVERY_S):
+            raise DemoStoppedError("stopped")
 
 
 def refit_outcomes(state: State) -> tuple[Counter[str], Counter[str]]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import chain
-from queue import SimpleQueue
-from types import FrameType
 
 from stream_calib import __version__, metrics
 from stream_calib.config import Config
@@ -26,6 +23,7 @@ from workers.monitor import Monitor
 from workers.refit import Refit
 from workers.role import Role, RoleLoop
 from workers.serve import Serve
+from workers.stopping import stopped_by_signals
 from workers.topic_setup import ready_topics
 from workers.tracing import traces_sent
 
@@ -58,11 +56,11 @@ def run_roles(names: Sequence[str], config: Config, stop: threading.Event | None
     A role that does not end within a bound ends the process at once, with code 1.
     """
     stop = stop or threading.Event()
-    if threading.current_thread() is threading.main_thread():
-        _stop_on_signals(stop)
-        collect_seldom()
     metrics.BUILD.labels(__version__).set(1)
     with ExitStack() as opened:
+        if threading.current_thread() is threading.main_thread():
+            opened.enter_context(stopped_by_signals(stop))
+            collect_seldom()
         opened.enter_context(traces_sent(config.telemetry))
         loops = [RoleLoop(ROLES[name](config), stop, _IDLE_WAIT_S[name]) for name in names]
         health = Health(loops, stop, config.http.hung_after_ms / 1000)
@@ -143,26 +141,3 @@ def _wait(stop: threading.Event) -> None:
             give_back_memory()
             collected = time.monotonic()
     stop.set()
-
-
-def _stop_on_signals(stop: threading.Event) -> None:
-    """The handler runs in the main thread, which may hold the event's lock at that moment, about to wait: setting the
-    event there would wait for ever. So another thread sets it; a SimpleQueue takes a signal at any moment."""
-    asked = SimpleQueue[int]()
-    been_asked = False
-
-    def pass_on() -> None:
-        asked.get()
-        stop.set()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal been_asked
-        if been_asked or stop.is_set():
-            # The second one: nothing that matters is in memory, so leaving at once is safe.
-            os._exit(128 + number)
-        been_asked = True
-        asked.put(number)
-
-    threading.Thread(target=pass_on, name="signals", daemon=True).start()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handle)

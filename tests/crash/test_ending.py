@@ -7,10 +7,9 @@ import sys
 
 _AT_THE_WORST_MOMENT = """
 import os, signal, threading
-from workers.run import _stop_on_signals
+from workers.stopping import stopped_by_signals
 stop = threading.Event()
-_stop_on_signals(stop)
-with stop._cond:  # as Event.wait holds it for a moment
+with stopped_by_signals(stop), stop._cond:  # as Event.wait holds it for a moment
     os.kill(os.getpid(), signal.SIGTERM)
     for _ in range(1_000):
         pass  # the handler runs here, in this thread

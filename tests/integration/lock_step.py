@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Event
 
 from rich.progress import Progress
 
@@ -29,7 +30,7 @@ class DeploymentLockStep(LockStep):
 
     def __init__(self, deployed: Deployment, flights: Flights) -> None:
         running = _Running({}, deployed.folder, deployed)
-        super().__init__(deployed.log, deployed.state, deployed.config, flights, running)
+        super().__init__(deployed.log, deployed.state, deployed.config, flights, running, Event())
 
 
 class _OddLockStep(DeploymentLockStep):

@@ -48,7 +48,7 @@ def test_swaps_while_scores_flow(month: list[EventDay], tmp_path: Path) -> None:
         with _flowing(deployed, days[FIRST_DAYS:]):
             for n in range(3):
                 _ask_for_a_refit(deployed, f"by hand, {n}")
-            _roll_back(deployed, first)
+            rollbacks = _roll_back(deployed, first)
             _ask_for_a_refit(deployed, "after the rollback")
         deployed.log.produce(deployed.clocks(days[-1].end_ms, end=True))
         deployed.until(
@@ -62,7 +62,7 @@ def test_swaps_while_scores_flow(month: list[EventDay], tmp_path: Path) -> None:
     by_version = check_reproduced(found, deployed.config)
     assert len(by_version) >= 4
     _check_enriched(found)
-    _check_log(found, first)
+    _check_log(found, first, rollbacks)
 
 
 def _write(deployed: Deployment, days: list[EventDay]) -> None:
@@ -119,21 +119,25 @@ def _ask_for_a_refit(deployed: Deployment, reason: str) -> None:
     )
 
 
-def _roll_back(deployed: Deployment, version: str) -> None:
-    """By the command line, until it is served; again where a refit has replaced it before calibrate took it up."""
-    begun = len(outputs(deployed))
+def _roll_back(deployed: Deployment, version: str) -> int:
+    """By the command line, until it is served; again where a refit has replaced it before calibrate took it up. Returns
+    how often."""
+    begun, times = len(outputs(deployed)), 0
 
     def is_served() -> bool:
         return any(o.served["snapshot"] == version for o in outputs(deployed)[begun:])
 
     def rolled_back() -> bool:
+        nonlocal times
         if deployed.fields()["current"] != version and not is_served():
             done = deployed.command("snapshot", "rollback", version, "--reason", "a test", "--actor", "tester")
             assert done.returncode == 0, done.stderr
             assert version in done.stdout
+            times += 1
         return is_served()
 
     deployed.until(rolled_back, "outputs after the rollback")
+    return times
 
 
 def _check_enriched(found: Findings) -> None:
@@ -144,15 +148,15 @@ def _check_enriched(found: Findings) -> None:
         assert rest == json.loads(events[output.source] or b"")
 
 
-def _check_log(found: Findings, first: str) -> None:
-    """Each request has one answer; each manual action is in the log; the rollback stands until the next publication."""
+def _check_log(found: Findings, first: str, rollbacks: int) -> None:
+    """Each request has one answer; each manual action is in the log; a rollback stands until the next publication."""
     entries = [decode_entry(raw) for raw in found.decisions]
     asked = [entry.id for entry in entries if isinstance(entry, Request)]
     answered = [entry.request_id for entry in entries if isinstance(entry, Settled)]
     assert asked == answered
     assert sum(isinstance(entry, Request) and entry.reason == "manual" for entry in entries) == 4
     assert sum(isinstance(entry, Manual) for entry in entries) == 4
-    assert [entry.version for entry in entries if isinstance(entry, Rollback)] == [first]
+    assert [entry.version for entry in entries if isinstance(entry, Rollback)] == [first] * rollbacks
     kinds = {entry.kind for entry in entries if isinstance(entry, Request)}
     assert kinds == {"structure", "level"}
     moves = [(move["what"], move["version"]) for move in found.history]
