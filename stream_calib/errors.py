@@ -151,3 +151,19 @@ class LengthMismatchError(FitError):
 
 class WeightError(FitError):
     """Weights that are negative, or all zero."""
+
+
+# --- backtest ---------------------------------------------------------------------------------------------
+
+
+class BacktestError(StreamCalibError):
+    """A backtest cannot be made, or not of this."""
+
+
+class HistoryError(BacktestError):
+    """What was to be replayed cannot be read, or is no history of scores and labels."""
+
+
+class PolicyError(BacktestError, ValueError):
+    """A policy cannot be tried on this history: unknown setting, bad value, or one that changes how events are
+    counted."""
