@@ -60,11 +60,12 @@ class Detection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fault in words."""
     from_ms: int
     noticed_ms: int | None
-    """End of the pane at whose step the first alert opened that the untouched history does not have; None: never."""
+    """Event time of the step at which the first alert opened, or took in a group, that the untouched history does not
+    have: end of its pane, with the horizon and lateness of labels behind it; None: never."""
     noticed_by: str | None
     """Kind of that alert and what it said."""
     refit_ms: int | None
-    """End of the pane of the first publication behind the fault that the untouched history does not have."""
+    """The same of the first publication behind the fault that the untouched history does not have."""
     log_loss_untouched: float
     log_loss: float
     """From the fault on, of the days that follow."""

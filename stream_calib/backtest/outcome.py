@@ -71,6 +71,9 @@ class AlarmFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     since_ms: int
     what: str
     """One line: the group, its size, the diagnosis."""
+    groups: list[str] = []
+    """Cells of residuals, groups of PSI that the event tells of (keys of its evidence's `cells` or `groups`); []: it is
+    of none."""
 
 
 class RefitFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
