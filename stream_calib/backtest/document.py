@@ -66,9 +66,9 @@ class Detection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Kind of that alert and what it said."""
     refit_ms: int | None
     """The same of the first publication behind the fault that the untouched history does not have."""
-    log_loss_untouched: float
-    log_loss: float
-    """From the fault on, of the days that follow."""
+    log_loss_untouched: float | None
+    log_loss: float | None
+    """Of the whole days from the fault on; None where they have no labels."""
 
 
 class BacktestDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from stream_calib.errors import HistoryError, StateError
@@ -53,6 +53,9 @@ class CellHistory:
     """Where the cells come from, in words for people: `files scores.parquet, labels.csv`."""
     counts: Mapping[str, int]
     """Outcome classes and rejects by reason, over the whole history: `accepted`, `score_late`, `labels`, ..."""
+    label_delays: Mapping[int, int] = field(default_factory=dict)
+    """Pane -> so many panes later than horizon and lateness say are its labels final; no pane is decided before the one
+    in front of it is. Injected only."""
 
     @property
     def last_pane(self) -> int:
