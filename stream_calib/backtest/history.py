@@ -6,12 +6,14 @@ only.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from stream_calib.errors import HistoryError, StateError
 from stream_calib.events.contracts import ModelKey
+from stream_calib.snapshot.canonical import canonical_json
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.kept_panes import FIELD as KEPT
 from stream_calib.windows.kept_panes import kept_of
@@ -66,6 +68,23 @@ class CellHistory:
     def last_matured(self) -> int:
         """The last one whose labels are final; `first_pane - 1` where there is none."""
         return self.first_pane - 1 + sum(pane.matured is not None for pane in self.panes)
+
+    def content_sha256(self) -> str:
+        """Hash of what policies depend on: model key, generation, panes and cells; 64 hexadecimal digits."""
+        made = hashlib.sha256(
+            canonical_json([*self.key, self.generation, self.pane_ms, self.first_pane, len(self.panes)])
+        )
+        for pane in self.panes:
+            for blob in pane:
+                made.update(b"-" if blob is None else len(blob).to_bytes(8, "big") + blob)
+        for signature, values in sorted(self.signatures.items()):
+            made.update(canonical_json([signature, *values]))
+        return made.hexdigest()
+
+    def label_delay(self, pane: int) -> int:
+        """So many panes later the pane can be decided than horizon and lateness say, see `label_delays`."""
+        ends = (delayed + by for delayed, by in self.label_delays.items() if delayed <= pane)
+        return max(max(ends, default=pane) - pane, 0)
 
     def scored(self, pane: int) -> ScoredCells:
         return ScoredCells.unpack(self.panes[pane - self.first_pane].scored)
