@@ -16,12 +16,12 @@ from unittest.mock import patch
 from stream_calib.windows import closer, intake, redis_calls
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.intake import Intake
+from stream_calib.windows.read_inputs import ReadBlocks, ReadLabels
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
 from workers import monitored_model
 from workers.monitor import Monitor
 from workers.monitor_commits import PositionCommits
-from workers.monitor_inputs import ReadBlocks, ReadLabels
 
 STEP = "rest of the step"
 _STAGES: tuple[tuple[Any, str, str], ...] = (

@@ -16,10 +16,11 @@ from rich.table import Table
 from stream_calib.config import Config
 from stream_calib.errors import ConfigurationError
 from stream_calib.events.event_times import iso8601_ms
+from stream_calib.events.topic_range import Bound
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.deployment import open_log
 from workers.fusion_rows import ServedRows, join, read_outcomes, read_served
-from workers.replay_source import Bound, FileSource, Source, TopicSource
+from workers.replay_source import FileSource, Source, TopicSource
 from workers.replay_times import EventTimes
 
 app = typer.Typer(no_args_is_help=True, help="One score out of those of several models.")

@@ -15,11 +15,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from stream_calib.config import Config
 from stream_calib.errors import ConfigurationError, StreamCalibError
+from stream_calib.events.topic_range import Bound
 from stream_calib.transport.port import Log
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.deployment import open_log
 from workers.replay import Pace, Replay, Replayed
-from workers.replay_source import Bound, FileSource, Source, TopicSource
+from workers.replay_source import FileSource, Source, TopicSource
 from workers.replay_times import EventTimes
 from workers.stopping import stopped_by_signals
 from workers.time_text import utc_minute

@@ -22,7 +22,7 @@ from stream_calib.redis_connection import answering, connect
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.transport.embedded import EmbeddedLog
 from stream_calib.transport.kafka import KafkaLog
-from stream_calib.transport.port import Log, TopicPartition
+from stream_calib.transport.port import Log
 from stream_calib.windows.generations import GenerationDirectory, directory_of, key_part
 from stream_calib.windows.model_registry import ModelRegistry, deployment_scope
 from stream_calib.windows.panes import PaneSettings
@@ -150,20 +150,6 @@ def open_gaps(client: RedisClient, config: Config) -> InputGaps:
     """The gaps in the deployment's inputs."""
     scope = deployment_scope(config.log.group_prefix)
     return InputGaps(open_deployment_store(client, config), scope, config.windows.pane_ms)
-
-
-def input_sides(config: Config) -> dict[str, str]:
-    """Topic that the monitor reads -> "s" (blocks) or "l" (labels)."""
-    topics = config.topics
-    sides = {topics.blocks: "s", topics.labels: "l"}
-    if topics.live_blocks is not None:
-        sides[topics.live_blocks] = "s"
-    return sides
-
-
-def input_key(log: Log, side: str, partition: TopicPartition) -> str:
-    """The name under which shards keep an input's position: it holds the topic's identity, not its name."""
-    return f"{side}:{log.topic_id(partition.topic)}:{partition.partition}"
 
 
 def member_name() -> str:

@@ -12,7 +12,8 @@ from stream_calib.redis_checks import inspect_server
 from stream_calib.redis_clients import ClusterClient, RedisClient
 from stream_calib.redis_connection import answering
 from stream_calib.transport.port import Log
-from workers.deployment import input_sides, open_board, state_of
+from stream_calib.windows.input_partitions import input_sides
+from workers.deployment import open_board, state_of
 from workers.findings import Finding
 from workers.status_board import MemberStatus
 from workers.time_text import age

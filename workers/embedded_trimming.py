@@ -15,11 +15,12 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.transport.embedded import EmbeddedLog
 from stream_calib.transport.port import Log, TopicPartition
+from stream_calib.windows.input_partitions import input_key, input_sides
 from stream_calib.windows.pane_record import PaneNames, decode_record
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.registration import INPUTS, recorded_inputs
 from stream_calib.windows.state_store import StateStore
-from workers.deployment import input_key, input_sides, state_of
+from workers.deployment import state_of
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from stream_calib.config import Config
 from stream_calib.transport.port import Log, TopicPartition
+from stream_calib.windows.input_partitions import input_key
 from stream_calib.windows.shard_store import Progress
 from workers import calibrate
-from workers.deployment import input_key
 
 
 class InputLag(NamedTuple):

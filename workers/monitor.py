@@ -21,7 +21,9 @@ from stream_calib.events.contracts import ModelKey, Reject
 from stream_calib.events.dead_letters import dead_letters
 from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.transport.port import OffsetRange, PolledBatch, Record, TopicPartition
+from stream_calib.windows.input_partitions import InputPartitions
 from stream_calib.windows.panes import PaneSettings
+from stream_calib.windows.read_inputs import ReadBlocks, ReadInput, ReadLabels
 from workers.alerting_deployment import DeploymentConditions
 from workers.batch_stages import Batches
 from workers.deployment import (
@@ -37,9 +39,7 @@ from workers.embedded_trimming import EmbeddedTrimming
 from workers.input_gaps import Gap, skippable
 from workers.input_metrics import InputMetrics
 from workers.monitor_commits import PositionCommits
-from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
 from workers.monitor_models import MonitorModels
-from workers.monitor_partitions import InputPartitions
 from workers.monitor_reports import MonitorReports
 from workers.monitored_model import ModelPart
 from workers.poll_size import PollSize

@@ -13,6 +13,7 @@ from stream_calib.errors import StateError, StateUnavailableError, TopicRecreate
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.windows.clocks import least_of_all
+from stream_calib.windows.input_partitions import InputPartitions
 from stream_calib.windows.model_registry import ModelRegistry
 from stream_calib.windows.new_model import starts_beside
 from stream_calib.windows.registration import INPUTS
@@ -20,7 +21,6 @@ from stream_calib.windows.shard_store import Mark
 from stream_calib.windows.watermarks import last_scored
 from workers.alerting_model import ModelConditions
 from workers.deployment import State, state_of
-from workers.monitor_partitions import InputPartitions
 from workers.monitored_model import ModelPart, MonitoredModel
 from workers.status_board import MemberStatus
 

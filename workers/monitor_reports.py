@@ -7,10 +7,10 @@ from typing import Any
 
 from stream_calib.config import WindowsSection
 from stream_calib.transport.port import PolledBatch, TopicPartition
+from stream_calib.windows.input_partitions import InputPartitions
 from workers.alerting_deployment import DeploymentConditions
 from workers.input_reports import IdleLabelInputs, InputReport, too_far_ahead
 from workers.monitor_models import MonitorModels
-from workers.monitor_partitions import InputPartitions
 from workers.status_board import MemberStatus
 
 _EVERY_MS = 1_000

@@ -13,13 +13,13 @@ from stream_calib.snapshot.decision_log import Request
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.input_batch import InputBatch, Records, judge_records
 from stream_calib.windows.intake import Intake
+from stream_calib.windows.read_inputs import Signatures
 from stream_calib.windows.registration import claim_fusion, claim_generation, claim_topics, register_inputs
 from stream_calib.windows.shard_store import Mark
 from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS
 from stream_calib.windows.vocabulary import Vocabulary
 from workers.deployment import State
 from workers.late_labels import LateLabels
-from workers.monitor_inputs import Signatures
 from workers.pane_metrics import PaneMetrics
 from workers.returning_model import bring_forward
 

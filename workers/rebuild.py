@@ -19,13 +19,13 @@ from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.redis_clients import RedisClient
 from stream_calib.refit.worker import Refitter
 from stream_calib.transport.port import Log, OffsetRange, TopicPartition
+from stream_calib.windows.input_partitions import InputPartitions
 from stream_calib.windows.panes import PaneSettings
+from stream_calib.windows.read_inputs import ReadBlocks, ReadInput, ReadLabels
 from stream_calib.windows.registration import SEMANTICS, stored_content
 from stream_calib.windows.shard_store import Mark
 from workers.deployment import State, member_name, state_of
 from workers.generation_facts import CURSORS
-from workers.monitor_inputs import ReadBlocks, ReadInput, ReadLabels
-from workers.monitor_partitions import InputPartitions
 from workers.monitored_model import ModelPart, MonitoredModel
 from workers.rebuild_idle import SilentLabels
 from workers.refit import ModelRefit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import re
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from stream_calib.errors import ConfigurationError
-from stream_calib.events.event_times import iso8601_ms
+from stream_calib.events.topic_range import Bound, not_before_ms, range_of
 from stream_calib.transport.port import Log, Outgoing, Record, TopicPartition
 from workers.replay_times import EventTimes
 from workers.role import wall_clock_ms
@@ -162,34 +161,11 @@ def _bytes(text: str | None, encoded: str | None) -> bytes | None:
 # --- topics
 
 
-class Bound(NamedTuple):
-    """One end of a range: a time (of the log's own timestamps), or an offset; for one partition or for all."""
-
-    text: str
-    """As it was given."""
-    partition: int | None = None
-    offset: int | None = None
-    time_ms: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Bound:
-        """``2024-05-01T00:00Z``, ``1200``, or ``3:1200`` (partition 3). Raises ConfigurationError."""
-        if match := re.fullmatch(r"(?:([0-9]+):)?([0-9]+)", text):
-            return cls(text, None if match[1] is None else int(match[1]), int(match[2]))
-        time_ms = iso8601_ms(text)
-        if time_ms is None:
-            raise ConfigurationError(
-                f"{text!r} is neither an offset (1200, or 3:1200 for partition 3) nor a time (2024-05-01T00:00Z)"
-            )
-        return cls(text, time_ms=time_ms)
-
-
 class TopicSource(Source):
     """Ranges of a topic's partitions, merged by time, so that records which share a partition afterwards are in order.
 
-    Times of the range are the log's timestamps: a partition begins at its first record of `since` or later and ends
-    before its first of `until` or later, and what lies between but is older than `since` (producers' clocks differ) is
-    left out. Partitions that have no such record give none.
+    Times of the range are the log's timestamps, see events/topic_range.py; what lies within it but is older than
+    `since` is left out.
     """
 
     def __init__(
@@ -213,9 +189,8 @@ class TopicSource(Source):
         self._log, self._topic, self._into, self._times = log, topic, into, times
         self._keep_partition = log.partitions(into) == count
         self._ranges = {p: self._range(p, since, until) for p in wanted}
-        of_time = next((bound for bound in since if bound.time_ms is not None), None)
-        self._not_before_ms = None if of_time is None else of_time.time_ms
-        self._since_text = None if of_time is None else of_time.text
+        self._not_before_ms = not_before_ms(since)
+        self._since_text = next((bound.text for bound in since if bound.time_ms is not None), None)
         self.total = sum(end - start for start, end in self._ranges.values())
 
     def items(self) -> Iterator[Item]:
@@ -235,23 +210,14 @@ class TopicSource(Source):
 
     def _range(self, partition: int, since: Sequence[Bound], until: Sequence[Bound]) -> tuple[int, int]:
         source = TopicPartition(self._topic, partition)
-        first, last = self._log.offset_at(source, 0), self._log.end_offset(source)
-        start, end = self._place(source, since, first), self._place(source, until, last)
-        if start < first and first < last:
+        found = range_of(self._log, source, since, until)
+        first, (start, end) = found.first, found.wanted
+        if start < first < found.last:
             raise ConfigurationError(
                 f"{source} begins at {first} now: {first - start} offsets from {start} on are gone; to go on without"
                 f" them, say --from {partition}:{first}"
             )
-        return start, max(start, min(end, last))
-
-    def _place(self, source: TopicPartition, bounds: Sequence[Bound], default: int) -> int:
-        """A bound for the partition itself counts before one for all."""
-        for bound in sorted(bounds, key=lambda b: b.partition is None):
-            if bound.partition in (None, source.partition):
-                if bound.offset is not None:
-                    return bound.offset
-                return self._log.offset_at(source, bound.time_ms or 0)
-        return default
+        return start, end
 
     def _partition(self, partition: int, start: int, end: int) -> Iterator[Item]:
         source, latest = TopicPartition(self._topic, partition), 0

@@ -14,12 +14,13 @@ from stream_calib.errors import ConfigurationError, StateError, StateUnavailable
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
 from stream_calib.transport.port import Log, TopicPartition
+from stream_calib.windows.input_partitions import input_key, input_sides
 from stream_calib.windows.model_registry import Registered
 from stream_calib.windows.panes import ENDED_CLOCK_MS
 from stream_calib.windows.redis_removal import delete_state
 from stream_calib.windows.shard_store import Mark, Progress
 from workers.cli_models import known_keys
-from workers.deployment import input_key, input_sides, member_name, open_deployment_store, open_registry, state_of
+from workers.deployment import member_name, open_deployment_store, open_registry, state_of
 from workers.role import wall_clock_ms
 from workers.state_at_rest import LEASES, WORKERS
 from workers.time_text import age

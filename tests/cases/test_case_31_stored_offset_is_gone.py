@@ -12,12 +12,13 @@ import pytest
 from stream_calib.alerts.model import Alert
 from stream_calib.config import Config
 from stream_calib.errors import ConfigurationError, PositionLostError
+from stream_calib.events.topic_range import Bound
 from stream_calib.transport.memory import MemoryLog
 from stream_calib.transport.port import Outgoing, TopicPartition
 from tests.cases.calibrating import NOW_MS, Calibrating
 from tests.cases.joined import joined, score
 from tests.windows.monitors import A
-from workers.replay_source import Bound, TopicSource
+from workers.replay_source import TopicSource
 from workers.replay_times import EventTimes
 
 SCORES = TopicPartition("scores", 0)

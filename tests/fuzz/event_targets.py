@@ -15,11 +15,11 @@ from stream_calib.events.json_decoding import BadJson, JsonDecoder
 from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.transport.port import OffsetRange, Outgoing, Record
 from stream_calib.windows.panes import PaneSettings
+from stream_calib.windows.read_inputs import ReadBlocks, ReadLabels
 from tests.cases.served import no_snapshot, polls, served_by
 from tests.fuzz.target import Target, told
 from tests.unit.events.events_for_tests import T0, config, label, record, score, strict_json
 from workers.calibrate_transform import Transform
-from workers.monitor_inputs import ReadBlocks, ReadLabels
 
 _SCORES = {"attributes": {"a": "a", "b": "b.c"}, "unit": "u", "keep_rate": "k"}
 _TRANSFORM = Transform(config(scores=_SCORES, serving={"output": "enrich"}, records={"on_reject": "passthrough"}))

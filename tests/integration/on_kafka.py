@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from stream_calib.alerts.outbox import waiting
 from stream_calib.transport.port import TopicPartition
+from stream_calib.windows.input_partitions import input_key
 from tests.integration.expectation import (
     check_blocks_name_their_snapshot,
     check_cells_and_classes,
@@ -16,7 +17,6 @@ from tests.integration.expectation import (
 from tests.integration.findings import Findings, find
 from tests.integration.harness import DEADLINE_S, Deployment, Overrides, RoleProcess
 from tests.integration.stream import EventDay, as_written, last_pane
-from workers.deployment import input_key
 
 PATIENCE_S = 2.5 * DEADLINE_S
 """A broker, its clients and all roles on two cores: only a failure ever takes so long."""

@@ -12,12 +12,13 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_connection import connect
 from stream_calib.transport.embedded import EmbeddedLog
 from stream_calib.transport.port import Outgoing, TopicPartition
+from stream_calib.windows.input_partitions import input_key
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.pane_record import PaneNames, PaneRecord
 from stream_calib.windows.registration import INPUTS
 from stream_calib.windows.shard_store import Entry
 from stream_calib.windows.state_store import Commit
-from workers.deployment import input_key, state_of
+from workers.deployment import state_of
 from workers.embedded_trimming import EmbeddedTrimming, least_positions
 
 KEY = ModelKey("m", "1")

@@ -16,12 +16,12 @@ from stream_calib.transport.port import OffsetRange, Record, TopicPartition
 from stream_calib.windows.clocks import NO_CLOCK, judge_by_broker
 from stream_calib.windows.input_batch import LATE, UNSAMPLED, judge_records
 from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
+from stream_calib.windows.read_inputs import ReadLabels
 from stream_calib.windows.shard_store import Entry, Mark
 from tests.oracle.offline import Clock, End, Label, is_sampled
 from tests.windows.join import L, at, label
 from tests.windows.logs import settings_with
 from tests.windows.records import Item, batch, records
-from workers.monitor_inputs import ReadLabels
 
 BROKER = settings_with(broker_clock=True, sample_rate=0.6)
 SMALL = PaneSettings(10, 15, 3, 4, None, 2, broker_clock=True)

@@ -14,9 +14,9 @@ from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.transport.port import OffsetRange, Outgoing, Record, TopicPartition
 from stream_calib.windows.input_batch import LATE, SKEWED, Records, judge_records
 from stream_calib.windows.panes import PaneSettings
+from stream_calib.windows.read_inputs import ReadLabels
 from tests.oracle.offline import Score
 from tests.windows.monitors import Monitored, at, monitored
-from workers.monitor_inputs import ReadLabels
 from workers.rebuild import Rebuild
 
 FRAUD, FRAUD_2, ABUSE = ModelKey("fraud", "1"), ModelKey("fraud", "2"), ModelKey("abuse", "1")

@@ -17,12 +17,12 @@ from stream_calib.windows.input_batch import judge_records
 from stream_calib.windows.memory_shards import MemoryShards
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.panes import PaneSettings
+from stream_calib.windows.read_inputs import ReadLabels
 from stream_calib.windows.registration import claim_topics
 from stream_calib.windows.shard_store import Mark
 from tests.oracle.offline import Score
 from tests.windows.join import SETTINGS, Join, L, S, at, block, label
 from tests.windows.records import Block, batch
-from workers.monitor_inputs import ReadLabels
 
 
 @pytest.mark.parametrize(("negative", "sums"), [(False, (2, 1, 2)), (True, (3, 1, 1))])

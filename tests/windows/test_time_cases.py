@@ -25,11 +25,11 @@ from stream_calib.windows.input_batch import EMPTY_LABELS, Records, judge_record
 from stream_calib.windows.intake import Intake
 from stream_calib.windows.memory_shards import MemoryShards
 from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
+from stream_calib.windows.read_inputs import _CODE
 from stream_calib.windows.registration import inputs_of
 from stream_calib.windows.row_codec import EMPTY_ROWS
 from stream_calib.windows.shard_store import LabelRows, Mark, ScoreRows
 from stream_calib.windows.walk import read_matured, read_scored
-from workers.monitor_inputs import _CODE
 
 HOUR_MS = 3_600_000
 S, L = "s:b:0", "l:t:0"

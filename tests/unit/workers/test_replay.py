@@ -13,10 +13,11 @@ import pytest
 from stream_calib.config import Config
 from stream_calib.errors import ConfigurationError, TransportError
 from stream_calib.events.control import clock_record, is_control
+from stream_calib.events.topic_range import Bound
 from stream_calib.transport.memory import MemoryLog
 from stream_calib.transport.port import Outgoing, Record, TopicPartition
 from workers.replay import Pace, Replay, Replayed
-from workers.replay_source import Bound, FileSource, Source, TopicSource
+from workers.replay_source import FileSource, Source, TopicSource
 from workers.replay_times import EventTimes
 
 MAY_2024_MS = 1_714_521_600_000

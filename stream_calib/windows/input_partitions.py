@@ -1,4 +1,4 @@
-"""The partitions of the topics that the monitor reads, under the names by which shards know them."""
+"""The partitions of the topics that the monitor reads, and the names by which shards know them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,22 @@ import logging
 
 from stream_calib.config import Config
 from stream_calib.transport.port import Log, TopicPartition
-from workers.deployment import input_key, input_sides
 
 _LOG = logging.getLogger(__name__)
+
+
+def input_sides(config: Config) -> dict[str, str]:
+    """Topic that the monitor reads -> "s" (blocks) or "l" (labels)."""
+    topics = config.topics
+    sides = {topics.blocks: "s", topics.labels: "l"}
+    if topics.live_blocks is not None:
+        sides[topics.live_blocks] = "s"
+    return sides
+
+
+def input_key(log: Log, side: str, partition: TopicPartition) -> str:
+    """The name under which shards keep an input's position: it holds the topic's identity, not its name."""
+    return f"{side}:{log.topic_id(partition.topic)}:{partition.partition}"
 
 
 class InputPartitions:
