@@ -1,0 +1,218 @@
+"""The one query that makes cells of rows, in DuckDB's dialect.
+
+Ids that are there once on each side, nearly all as a rule, are joined and counted as they stream by; only those that
+are there several times are sorted: the smallest (time, score) of an id and pane wins, and takes the newest label that
+is later than the score and not beyond its horizon (of equally new ones withdrawn before negative before positive).
+
+A row of the result is a cell and what its winners' label is, as one number, `key`: ((((pane - first pane) * 20 + unit
+bucket) * signatures + signature) * 402 + grid bin) * 8 + state. States: `NONE` .. `POSITIVE`, and `REPEATED` added for
+winners whose id is there several times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stream_calib.backtest.tables import LabelColumns, ScoreColumns, Table
+from stream_calib.backtest.warehouse_fields import Selected
+from stream_calib.backtest.warehouse_grid import BIN_SQL, estimate_sql
+from stream_calib.calibration.grid import N_BINS
+from stream_calib.events.identity import UNIT_BUCKETS
+
+NONE, WITHDRAWN, NEGATIVE, POSITIVE, REPEATED = 0, 1, 2, 3, 4
+STATES = 8
+
+GRID_TABLE = "stream_calib_grid"
+SIGNATURE_TABLE = "stream_calib_signatures"
+UNIT_TABLE = "stream_calib_units"
+
+_HEX = "'0123456789abcdef'"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """SQL over the tables of scores and labels (None: the labels are columns of the scores)."""
+
+    scores: Table
+    score_columns: ScoreColumns
+    score_fields: Selected
+    labels: Table | None
+    label_columns: LabelColumns
+    label_fields: Selected
+    pane_ms: int
+    horizon_ms: int
+
+    @property
+    def has_id(self) -> bool:
+        return self.score_columns.id is not None
+
+    def survey(self) -> str:
+        """By reason of refusal (null: none) and attributes: rows, first and last event time, and, where labels are in
+        the same table, by `label_refusal` too, labels and the newest label time."""
+        names = [*self._attributes(), *(["k"] if self.score_columns.keep_rate is not None else [])]
+        own = self.labels is None
+        newest = (
+            "max(CASE WHEN code > 0 THEN lt END)"
+            if self.label_columns.time is not None
+            else "max(CASE WHEN code > 0 THEN t END)"
+        )
+        labels = f", sum(CASE WHEN code > 0 THEN 1 ELSE 0 END) AS labels, {newest} AS newest" if own else ""
+        refused = f", {self.label_fields.refusal} AS label_refusal" if own else ""
+        keys = ["refusal", *(["label_refusal"] if own else []), *names]
+        listed = "".join(f", {name}" for name in names)
+        return (
+            f"SELECT {self.score_fields.refusal} AS refusal{refused}{listed}, count(*) AS n, min(t) AS first,"
+            f" max(t) AS last{labels} FROM {self._raw_scores()} GROUP BY {', '.join(keys)}"
+        )
+
+    def survey_labels(self) -> str:
+        """Of a table of labels: by reason of refusal, rows and the newest label time."""
+        assert self.labels is not None
+        return (
+            f"SELECT {self.label_fields.refusal} AS refusal, count(*) AS n, max(lt) AS newest"
+            f" FROM {self._raw_labels()} GROUP BY refusal"
+        )
+
+    def units(self) -> str:
+        """The distinct units."""
+        return f"SELECT DISTINCT {self._unit()} AS u FROM {self._scores()}"
+
+    def cells(self, first_pane: int, signatures: int, *, exact: bool) -> str:
+        """`key` and `n`."""
+        cell = (
+            f"((((pane - {first_pane}) * {UNIT_BUCKETS} + bucket) * {signatures} + signature) * {N_BINS} + bin)"
+            f" * {STATES} + state"
+        )
+        parts = [f"SELECT {cell} AS key FROM once"]
+        if self.has_id:
+            parts.append(f"SELECT {cell} + {REPEATED} AS key FROM repeatedly")
+        body = " UNION ALL ".join(parts)
+        return f"WITH {self._with(exact=exact)} SELECT key, count(*) AS n FROM ({body}) AS counted GROUP BY key"
+
+    def matched(self, *, exact: bool) -> str:
+        """Labels of ids that are there several times that join a winner."""
+        return (
+            f"WITH {self._with(exact=exact)} SELECT count(*) AS n FROM versions AS v WHERE EXISTS"
+            f" (SELECT 1 FROM firsts AS f WHERE f.id = v.id AND {self._joins('f', 'v')})"
+        )
+
+    def _with(self, *, exact: bool) -> str:
+        parts = [f"placed AS ({self._placed(exact=exact)})"]
+        if self.labels is not None:
+            parts.insert(0, f"labels AS (SELECT * FROM {self._raw_labels()} WHERE {self.label_fields.good})")
+        if not self.has_id:
+            return ", ".join([*parts, f"once AS (SELECT *, {self._own_state()} AS state FROM placed)"])
+        ids = f"SELECT id FROM {self._scores()} GROUP BY id HAVING count(*) > 1"
+        if self.labels is not None:
+            ids += " UNION SELECT id FROM labels GROUP BY id HAVING count(*) > 1"
+        several, of_label = (f"EXISTS (SELECT 1 FROM several AS r WHERE r.id = {side}.id)" for side in "pl")
+        parts.append(f"several AS ({ids})")
+        if self.labels is None:
+            parts.append(f"once AS (SELECT *, {self._own_state()} AS state FROM placed AS p WHERE NOT {several})")
+            versions = f"SELECT id, {self._own_time()} AS lt, code FROM placed AS p WHERE {several} AND code > 0"
+        else:
+            state = f"CASE WHEN {self._joins('p', 'l')} THEN l.code ELSE 0 END"
+            parts.append(
+                f"once AS (SELECT p.*, {state} AS state FROM placed AS p LEFT JOIN labels AS l ON l.id = p.id"
+                f" WHERE NOT {several})"
+            )
+            versions = f"SELECT id, lt, code FROM labels AS l WHERE {of_label}"
+        order = "t, s, signature, bucket"
+        parts += [
+            f"versions AS ({versions})",
+            f"ranked AS (SELECT *, row_number() OVER (PARTITION BY id, pane ORDER BY {order}) AS place FROM placed AS p"
+            f" WHERE {several})",
+            "firsts AS (SELECT * FROM ranked WHERE place = 1)",
+            # The newest, and of equally new ones the smallest code.
+            f"best AS (SELECT f.id, f.pane, max(v.lt * 4 + 3 - v.code) AS best FROM firsts AS f JOIN versions AS v"
+            f" ON v.id = f.id WHERE {self._joins('f', 'v')} GROUP BY f.id, f.pane)",
+            "repeatedly AS (SELECT f.*, coalesce(3 - b.best % 4, 0) AS state FROM firsts AS f LEFT JOIN best AS b"
+            " ON b.id = f.id AND b.pane = f.pane)",
+        ]
+        return ", ".join(parts)
+
+    def _placed(self, *, exact: bool) -> str:
+        """Rows with `pane`, `signature` (place among the signatures, by hash), `bin`, `bucket` and the score `s` that
+        they are ordered by."""
+        names = self._attributes()
+        on = [f"d.{name} = c.{name}" for name in names]
+        if self.score_columns.keep_rate is not None:
+            on.append("d.k = c.k")
+        label = "" if self.labels is not None else ", code" + (", lt" if self.label_columns.time is not None else "")
+        score = "x" if self.score_columns.scale == "logit" else "least(greatest(x, 0.0), 1.0)"
+        if self.score_columns.scale == "percent":
+            score = "least(greatest(x / 100, 0.0), 1.0)"
+        unit_join = " JOIN stream_calib_units AS un ON un.u = c.unit" if exact else ""
+        bucket = "un.bucket" if exact else engine_bucket_sql("c.unit")
+        ids = "c.id, " if self.has_id else ""
+        signature_join = f" JOIN {SIGNATURE_TABLE} AS d ON {' AND '.join(on)}" if on else ""
+        signature = "d.signature" if on else "0"
+        inner = (
+            f"SELECT *, {self._unit()} AS unit, {estimate_sql(self.score_columns.scale)} AS place FROM {self._scores()}"
+        )
+        return (
+            f"SELECT {ids}t, {score} AS s, t // {self.pane_ms} AS pane, {signature} AS signature,"
+            f" {BIN_SQL} AS bin, {bucket} AS bucket{label}"
+            f" FROM ({inner}) AS c JOIN {GRID_TABLE} AS g ON g.estimate = c.place{signature_join}{unit_join}"
+        )
+
+    def _own_time(self) -> str:
+        return "lt" if self.label_columns.time is not None else f"t + {self.horizon_ms}"
+
+    def _own_state(self) -> str:
+        """Of a winner's own row."""
+        if self.label_columns.time is None:
+            return "code"
+        return f"CASE WHEN code > 0 AND t < lt AND lt <= t + {self.horizon_ms} THEN code ELSE 0 END"
+
+    def _joins(self, score: str, label: str) -> str:
+        return f"{score}.t < {label}.lt AND {label}.lt <= {score}.t + {self.horizon_ms}"
+
+    def _attributes(self) -> list[str]:
+        return [f"g{i}" for i in range(len(self.score_columns.groups))]
+
+    def _unit(self) -> str:
+        """Without a unit and an id, what the row says stands for it."""
+        fallback = "id"
+        if not self.has_id:
+            said = ["CAST(t AS VARCHAR)", "CAST(x AS VARCHAR)", *self._attributes()]
+            fallback = " || ' ' || ".join(said)
+        return fallback if self.score_columns.unit is None else f"coalesce(u, {fallback})"
+
+    def _scores(self) -> str:
+        """Those that count. A label that does not count in its row is none."""
+        if self.labels is not None:
+            return f"(SELECT * FROM {self._raw_scores()} WHERE {self.score_fields.good}) AS good"
+        label = f"CASE WHEN {self.label_fields.good} THEN code ELSE 0 END AS code"
+        names = [name for name in self._names() if name != "code"]
+        return f"(SELECT {', '.join(names)}, {label} FROM {self._raw_scores()} WHERE {self.score_fields.good}) AS good"
+
+    def _names(self) -> list[str]:
+        """Of the columns of rows."""
+        columns, names = self.score_columns, ["x", "t", *self._attributes()]
+        names += ["id"] if self.has_id else []
+        names += ["u"] if columns.unit is not None else []
+        names += ["k"] if columns.keep_rate is not None else []
+        if self.labels is None:
+            names += ["code", *(["lt"] if self.label_columns.time is not None else [])]
+        return names
+
+    def _raw_scores(self) -> str:
+        select = self.score_fields.select
+        if self.labels is None:
+            select += ", " + self.label_fields.select
+        return f"(SELECT {select} FROM {self.scores.sql} AS source) AS raw"
+
+    def _raw_labels(self) -> str:
+        assert self.labels is not None
+        return f"(SELECT {self.label_fields.select} FROM {self.labels.sql} AS source) AS raw"
+
+
+def engine_bucket_sql(unit: str) -> str:
+    """0 .. 19 of a unit's text by the first four hexadecimal digits of its MD5, in functions that every engine has.
+
+    65,536 values on 20 buckets: a share of .0500 each to four digits.
+    """
+    digits = [f"(strpos({_HEX}, substr(h, {i}, 1)) - 1)" for i in range(1, 5)]
+    value = f"((({digits[0]} * 16 + {digits[1]}) * 16 + {digits[2]}) * 16 + {digits[3]})"
+    return f"({value.replace('(h,', f'(md5({unit}),')}) % {UNIT_BUCKETS}"
