@@ -9,7 +9,7 @@ skipped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,11 +82,12 @@ class Intake:
             "a shard has no position for an input although it was just registered; is the store being wiped?"
         )
 
-    def apply(self, batches: Sequence[InputBatch]) -> dict[str, Mark]:
-        """Applies the batches (one an input) to every shard. Inputs that must be rewound -> where to."""
+    def apply(self, batches: Sequence[InputBatch], to: Iterable[int] | None = None) -> dict[str, Mark]:
+        """Applies the batches (one an input) to every shard, or to these. Inputs that must be rewound -> where to."""
         rewinds: dict[str, Mark] = {}
         todo: dict[int, dict[str, int]] = {
-            shard: {batch.input_key: batch.start for batch in batches} for shard in range(self._shards.count)
+            shard: {batch.input_key: batch.start for batch in batches}
+            for shard in (range(self._shards.count) if to is None else to)
         }
         for _ in range(_MAX_ROUNDS):
             calls = [call for shard, starts in todo.items() for call in _calls(shard, batches, starts)]
