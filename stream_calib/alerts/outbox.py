@@ -21,6 +21,10 @@ from stream_calib.windows.state_store import Commit, StateStore
 LIST = "outbox"
 SENT, DROPPED, PASSED = "outbox_sent", "from:outbox", "outbox_passed"
 """Fields: how many entries are in the topic; how many were dropped; up to where they are of times that are over."""
+OTHER_GENERATION = (
+    "another generation of the state has taken the place of the one that raised it, and does not hold it to be open"
+)
+"""Diagnosis of what is closed when that happens."""
 _FOLDED = "folded:outbox"
 """The blob with the last events of alerts that are open, of those that were dropped."""
 _KEPT = 1_000
@@ -82,13 +86,10 @@ def take_place(state: StateStore, before: StateStore, hooks: Iterable[str]) -> N
     """
     sent, end = state.read([SENT])[SENT], state.length(LIST)
     ours = open_alerts(state)
-    why = (
-        "another generation of the state has taken the place of the one that raised it, and does not hold it to be open"
-    )
     known = open_alerts(before, int(before.read([SENT])[SENT] or 0)) | open_alerts(before)
     for hook in hooks:
         known |= {one.alert.dedup_key: one.alert for one in owed_of(before, hook) if one.alert.state == "close"}
-    closes = [_closed(alert, why).encode() for key, alert in known.items() if key not in ours]
+    closes = [_closed(alert, OTHER_GENERATION).encode() for key, alert in known.items() if key not in ours]
     appends = {LIST: closes} if closes else {}
     state.commit(Commit({SENT: sent}, {SENT: str(end), PASSED: str(end)}, appends))
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from stream_calib.backtest.history import Start
 from stream_calib.windows.input_batch import Records
 from stream_calib.windows.shard_store import Mark
 
@@ -30,6 +31,11 @@ class Feed(ABC):
         """Where it comes from, in words for people."""
 
     @property
+    def start(self) -> Start:
+        """`exact` where it is all that a live model key has read, from its first record on."""
+        return "cold"
+
+    @property
     @abstractmethod
     def starts(self) -> Mapping[str, Mark]:
         """The first mark of every input, at least one of scores and one of labels."""
@@ -38,6 +44,11 @@ class Feed(ABC):
     @abstractmethod
     def rejects(self) -> Mapping[str, int]:
         """Reason -> records that could not be read, so far."""
+
+    @property
+    def at_end(self) -> frozenset[str]:
+        """Inputs of which every batch was given."""
+        return frozenset()
 
     @abstractmethod
     def batches(self) -> Iterator[FeedBatch]:

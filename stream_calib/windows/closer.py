@@ -31,7 +31,8 @@ class _MovedOnError(Exception):
 
 
 class Closer:
-    """Advances one model key. `decider_from` builds the decider once the generation's first pane is known.
+    """Advances one model key. `decider_from` builds the decider once the generation's first pane is known; without one
+    panes are closed and matured only.
 
     `idle_inputs` names the label inputs to leave out of the minimum now, with their end positions. `retention` drops
     what is done with; without one everything stays. `vocabulary` says how many values of an attribute a matured pane
@@ -42,7 +43,7 @@ class Closer:
         self,
         shards: ShardStore,
         state: StateStore,
-        decider_from: Callable[[int], PaneDecider],
+        decider_from: Callable[[int], PaneDecider] | None,
         *,
         idle_inputs: Callable[[], Mapping[str, int]] = dict,
         may_expire: Callable[[Request, int], bool] = lambda request, matured: False,
@@ -64,8 +65,9 @@ class Closer:
         self.last_scored_pane: int | None = None
         """The last pane with a score when it was last looked at."""
 
-    def advance(self) -> bool:
-        """Does what can be done now, a bounded piece of it; True when something was done.
+    def advance(self, most_matured: int = _PANES_A_COMMIT) -> bool:
+        """Does what can be done now, a bounded piece of it; True when something was done. `most_matured`: so many
+        panes at most are matured.
 
         Raises PaneGoneError when the model key's state is older than what the shards have dropped.
         """
@@ -75,7 +77,7 @@ class Closer:
             return False
         try:
             closed = self._close(shards)
-            matured = self._mature(shards)
+            matured = self._mature(shards, most_matured)
             decided = self._decide()
             self._remove(shards)
             if decided and self._retention is not None:
@@ -138,7 +140,7 @@ class Closer:
                 self._committed.remember_scored(pane, cells)
         return True
 
-    def _mature(self, shards: list[Progress]) -> bool:
+    def _mature(self, shards: list[Progress], most: int) -> bool:
         at = self._committed.cursors()
         if at is None:
             return False
@@ -154,7 +156,7 @@ class Closer:
         chain_hash = at.matured_chain
         signatures: dict[int, tuple[str, ...]] = {}
         with self._work_from(at):
-            for pane in range(at.matured + 1, min(last, at.matured + _PANES_A_COMMIT) + 1):
+            for pane in range(at.matured + 1, min(last, at.matured + min(most, _PANES_A_COMMIT)) + 1):
                 read = read_matured(self._shards, pane, inputs, excluded, self._inverse_rates)
                 if read is None:
                     break
@@ -178,7 +180,7 @@ class Closer:
 
     def _decide(self) -> bool:
         at, detector = self._committed.cursors_and_detector()
-        if at is None:
+        if at is None or self._decider_from is None:
             return False
         if self._decider is None:
             self._decider = self._decider_from(at.first_pane)

@@ -56,6 +56,23 @@ class Records:
             self.clock_time_ms[clocks],
         )
 
+    def until(self, position: int) -> Records:
+        """The records before `position`, as a range that ends there."""
+        if position == self.end:
+            return self
+        stop = int(np.searchsorted(self.position, position))
+        rows, clocks = self.row_record < stop, self.clock_record < stop
+        return Records(
+            self.start,
+            position,
+            self.position[:stop],
+            self.append_time_ms[:stop],
+            self.rows.take(np.flatnonzero(rows)),
+            self.row_record[rows],
+            self.clock_record[clocks],
+            self.clock_time_ms[clocks],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class InputBatch:

@@ -1,0 +1,249 @@
+"""A model key's own topics as a feed: ranges of `blocks`, `live_blocks` and `labels`, read outside of any group.
+
+Nothing is committed, written or joined, and what was aborted is not seen. Read from where the model key began, or from
+the beginning of a log of which nothing is gone, the feed is what the monitor has read: an *exact* one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from stream_calib.backtest.feed import Feed, FeedBatch
+from stream_calib.backtest.history import Start
+from stream_calib.config import Config
+from stream_calib.errors import ConfigurationError, HistoryError
+from stream_calib.events.contracts import ModelKey
+from stream_calib.events.label_decoder import LabelDecoder
+from stream_calib.events.topic_range import Bound, PartitionRange, not_before_ms, range_of
+from stream_calib.transport.port import Log, OffsetRange, Record, TopicPartition
+from stream_calib.windows.input_batch import Records
+from stream_calib.windows.input_partitions import InputPartitions
+from stream_calib.windows.panes import PaneSettings
+from stream_calib.windows.read_inputs import ReadBlocks, ReadInput, ReadLabels
+from stream_calib.windows.shard_store import Mark
+
+RETAINED_AWAY, WITHOUT_RECORD = "retained_away", "without_record"
+"""Reasons of `rejects` for offsets of a range: the log holds what is behind them only; a topic that is compacted has no
+record there (that is where transactions end, too)."""
+_FIRST_RECORDS, _MOST_RECORDS = 200, 20_000
+_READ_BYTES = 4_000_000
+"""What is read of a partition at once, by the size of the records before."""
+
+
+@dataclass
+class _Part:
+    """One partition on its way through the range."""
+
+    source: TopicPartition
+    input_key: str
+    range: PartitionRange
+    next: int
+    compacted: bool
+    clock_ms: int = -1
+    """As far as it is known here, for pacing."""
+    asked: int = _FIRST_RECORDS
+
+    @property
+    def unread(self) -> bool:
+        return self.next < self.range.wanted.end
+
+
+class TopicFeed(Feed):
+    """The records of one model key, in the order of each partition."""
+
+    def __init__(
+        self,
+        log: Log,
+        config: Config,
+        key: ModelKey,
+        *,
+        begin: Mapping[str, Mark] | None = None,
+        since: Mapping[str, Sequence[Bound]] | None = None,
+        until: Mapping[str, Sequence[Bound]] | None = None,
+        allow_gaps: bool = False,
+    ) -> None:
+        """`begin`: input key -> first mark, as the model key's state has them on record (recorded_inputs): exactly
+        these inputs are read from there on. `since`, `until`: topic -> bounds of its range, see `feed_bounds`; not
+        together with `begin`. `allow_gaps`: go on where parts of the range are gone; they are counted in `rejects`.
+
+        Raises HistoryError where there is nothing to read, or parts are gone; TransportError.
+        """
+        self._log, self._key, self._allow_gaps = log, key, allow_gaps
+        self._settings, self._decoder = PaneSettings.of(config), LabelDecoder(config)
+        self._max_input_skew_ms = config.windows.max_input_skew_ms
+        self._counts = Counter[str]()
+        self._bounded = bool(since) or bool(until)
+        self._not_before = {topic: not_before_ms(bounds) for topic, bounds in (since or {}).items()}
+        partitions = InputPartitions(log, config)
+        self._sides = partitions.sides
+        wanted = {input_key: partition for partition, input_key in partitions.keys.items()}
+        if begin is not None:
+            _refuse_unknown(begin, wanted)
+            wanted = {input_key: wanted[input_key] for input_key in begin}
+        compacted = {topic: _is_compacted(log, topic) for topic in partitions.topics}
+        self._parts: list[_Part] = []
+        starts: dict[str, Mark] = {}
+        for input_key, source in sorted(wanted.items()):
+            bounds = (since or {}).get(source.topic, ()), (until or {}).get(source.topic, ())
+            found = range_of(log, source, *bounds)
+            mark = Mark(found.wanted.start, None)
+            if begin is not None:
+                mark = begin[input_key]
+                found = found._replace(wanted=OffsetRange(mark.next, max(mark.next, found.wanted.end)))
+            elif not self._bounded:
+                found = found._replace(wanted=OffsetRange(0, found.wanted.end))
+                mark = Mark(0, None)
+            # A partition without a record of the range takes no part in it. From the beginning on it does, as live.
+            if self._bounded and found.wanted.start >= found.wanted.end:
+                continue
+            self._parts.append(_Part(source, input_key, found, found.wanted.start, compacted[source.topic]))
+            self._gone(source, found)
+            starts[input_key] = mark
+        self._starts = starts
+        for side, what in (("s", "scores"), ("l", "labels")):
+            if not any(part.input_key.startswith(side) and part.unread for part in self._parts):
+                topics = " and ".join(topic for topic, its in self._sides.items() if its == side)
+                raise HistoryError(f"{topics}: no record of the range, so there are no {what} to replay")
+
+    @property
+    def source(self) -> str:
+        ranges = ", ".join(f"{p.source} {p.range.wanted.start}..{p.range.wanted.end}" for p in self._parts)
+        return f"topics {ranges}"
+
+    @property
+    def start(self) -> Start:
+        """Exact as long as nothing of what the model key has read was left out."""
+        return "cold" if self._bounded or self._counts[RETAINED_AWAY] or self._counts[WITHOUT_RECORD] else "exact"
+
+    @property
+    def starts(self) -> Mapping[str, Mark]:
+        return self._starts
+
+    @property
+    def rejects(self) -> Mapping[str, int]:
+        return {reason: n for reason, n in sorted(self._counts.items()) if n}
+
+    @property
+    def at_end(self) -> frozenset[str]:
+        return frozenset(part.input_key for part in self._parts if not part.unread)
+
+    def batches(self) -> Iterator[FeedBatch]:
+        while reach := self._within_reach():
+            for part in reach:
+                yield self._read(part)
+
+    def progress(self) -> tuple[int, int]:
+        done = sum(part.next - part.range.wanted.start for part in self._parts)
+        return done, sum(part.range.wanted.end - part.range.wanted.start for part in self._parts)
+
+    def close(self) -> None:
+        """The log is the caller's."""
+
+    # --- reading
+
+    def _within_reach(self) -> list[_Part]:
+        """Parts with unread records that are not too far ahead of the slowest of them."""
+        unread = [part for part in self._parts if part.unread]
+        reach = min((part.clock_ms for part in unread), default=0) + self._max_input_skew_ms
+        return [part for part in unread if part.clock_ms <= reach]
+
+    def _read(self, part: _Part) -> FeedBatch:
+        end, start = part.range.wanted.end, part.next
+        found = self._log.read(part.source, start, part.asked)
+        records = found if found and found[-1].offset < end else [record for record in found if record.offset < end]
+        # Nothing up to the end that was asked for before: offsets without records.
+        span = OffsetRange(start, records[-1].offset + 1 if records else end)
+        part.next = span.end
+        if part.compacted:
+            self._holes(part, span, len(records))
+        if records:
+            size = sum(len(record.value or b"") for record in records) / len(records)
+            part.asked = min(_MOST_RECORDS, int(_READ_BYTES / max(size, 1)) + 1)
+        since_ms = self._not_before.get(part.source.topic)
+        if since_ms is not None:
+            records = [record for record in records if record.append_time_ms >= since_ms]
+        read = self._decoded(part, records, span)
+        self._counts.update(reject.reason.value for reject in read.rejects)
+        rows = read.of(self._key)
+        part.clock_ms = max(part.clock_ms, self._clock_of(part.input_key[0], rows))
+        return FeedBatch(part.input_key, rows, read.signatures(self._key))
+
+    def _decoded(self, part: _Part, records: Sequence[Record], span: OffsetRange) -> ReadInput:
+        if part.input_key.startswith("l:"):
+            return ReadLabels(records, span, self._decoder, self._settings)
+        return ReadBlocks(records, span, self._settings.max_clock_skew_ms)
+
+    def _clock_of(self, side: str, records: Records) -> int:
+        """What the records move a clock to, for pacing only: nothing is judged by it."""
+        time_ms, taken_ms = records.rows.event_time_ms, records.append_time_ms[records.row_record]
+        skew_ms = self._settings.clock_skew_ms(side)
+        if side == "l" and self._settings.broker_clock:
+            time_ms = taken_ms
+        elif skew_ms is not None:
+            time_ms = time_ms[time_ms <= taken_ms + skew_ms]
+        return max(int(time_ms.max(initial=-1)), int(records.clock_time_ms.max(initial=-1)))
+
+    # --- what is gone
+
+    def _gone(self, source: TopicPartition, found: PartitionRange) -> None:
+        if not found.gone:
+            return
+        self._counts[RETAINED_AWAY] += found.gone
+        if not self._allow_gaps:
+            raise HistoryError(
+                f"{source} begins at {found.first} by now: {found.gone} offsets from {found.wanted.start} on are gone,"
+                " so what the model key has counted cannot be counted again; begin later, or allow gaps: the history is"
+                " cold then"
+            )
+
+    def _holes(self, part: _Part, span: OffsetRange, records: int) -> None:
+        holes = span.end - max(span.start, part.range.first) - records
+        if holes <= 0:
+            return
+        self._counts[WITHOUT_RECORD] += holes
+        if not self._allow_gaps:
+            raise HistoryError(
+                f"{part.source} is compacted: {holes} of the offsets {span.start} to {span.end - 1} have no record any"
+                " more (or end a transaction), so what the model key has counted cannot be counted again; allow gaps to"
+                " go on with what is left"
+            )
+
+
+def feed_bounds(texts: Sequence[str], config: Config) -> dict[str, list[Bound]]:
+    """Topic -> bounds, from texts as people give them: a time (``2024-05-01T00:00Z``) is one of every topic, an offset
+    names its topic by its purpose, ``labels:1200`` or ``blocks:3:1200`` (partition 3).
+
+    Raises HistoryError where a text is neither.
+    """
+    topics = {"blocks": config.topics.blocks, "labels": config.topics.labels, "live_blocks": config.topics.live_blocks}
+    named = {purpose: topic for purpose, topic in topics.items() if topic is not None}
+    found: dict[str, list[Bound]] = {}
+    for text in texts:
+        purpose, colon, rest = text.partition(":")
+        topic = named.get(purpose) if colon else None
+        try:
+            bound = Bound.parse(text if topic is None else rest)
+        except ConfigurationError as error:
+            raise HistoryError(str(error)) from error
+        if topic is None and bound.offset is not None:
+            raise HistoryError(
+                f"{text!r}: an offset is one of a topic; say {', '.join(f'{p}:{text}' for p in named)}, or give a time"
+            )
+        for one in named.values() if topic is None else (topic,):
+            found.setdefault(one, []).append(bound)
+    return found
+
+
+def _refuse_unknown(begin: Mapping[str, Mark], wanted: Mapping[str, TopicPartition]) -> None:
+    if missing := sorted(begin.keys() - wanted.keys()):
+        raise HistoryError(
+            f"the log has no input {missing[0]}, which the model key has read: a topic was deleted, made anew or"
+            " renamed since; what was in it cannot be replayed"
+        )
+
+
+def _is_compacted(log: Log, topic: str) -> bool:
+    settings = log.topic_settings(topic) or {}
+    return "compact" in settings.get("cleanup.policy", "")
