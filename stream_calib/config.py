@@ -7,9 +7,9 @@ config_reference.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config_alerts import AlertsSection
@@ -19,12 +19,14 @@ from stream_calib.config_models import ModelSection, ScoreModel, ScoreModelSecti
 from stream_calib.config_records import LabelsSection, RecordsSection, ScoresSection
 from stream_calib.config_refits import DriftSection, RefitSection
 from stream_calib.config_retention import KeptPanes, RetentionSection, kept_panes
-from stream_calib.config_values import DurationMs, DurationMsOrOff, Section, TopicName, duration_text
+from stream_calib.config_values import DurationMs, DurationMsOrOff, Section, TopicName, duration_text, in_order
 from stream_calib.errors import ConfigurationError
 
 _SCORE_PATH = "score"
 
 Probability = Annotated[float, Field(gt=0, lt=1)]
+CandidateRung: TypeAlias = Literal["platt", "beta", "isotonic", "girb"]
+CANDIDATE_RUNGS: tuple[CandidateRung, ...] = get_args(CandidateRung)
 
 
 class TopicsSection(Section):
@@ -168,12 +170,23 @@ class CalibrationSection(Section):
         default=0.05, gt=0, lt=1, description="Probability that a certificate, or the patches, claim too much"
     )
     kappa: float = Field(default=1e-6, gt=0, description="Fall of the mean squared error that patches must show")
+    rungs: list[CandidateRung] = Field(
+        default_factory=lambda: list(CANDIDATE_RUNGS),
+        min_length=1,
+        description="Base maps that may be chosen: `platt`, `beta`, `isotonic`, `girb`; the last of them, the richest,"
+        " is taken before there are seven days of evidence",
+    )
     min_coverage: float = Field(
         default=0.0,
         ge=0,
         le=1,
         description="Share of a group's scores that must have a label for it to have an offset, slope or patch; 0: any",
     )
+
+    @field_validator("rungs")
+    @classmethod
+    def _rungs_are_in_order(cls, given: list[CandidateRung]) -> list[CandidateRung]:
+        return in_order(given, CANDIDATE_RUNGS)
 
 
 class Config(Section):

@@ -54,16 +54,7 @@ def load_config(path: Path | str, environ: Mapping[str, str]) -> Config:
 
     Raises ConfigurationError that names the file and lists every fault with its key, its value and what is allowed.
     """
-    try:
-        raw = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{path}: not TOML: {error}") from error
-    except (ValueError, RecursionError) as error:  # of a number of thousands of digits, of thousands of brackets
-        raise ConfigurationError(f"{path}: not TOML that can be read: {error}") from error
+    raw = read_toml(path)
     sources: dict[tuple[int | str, ...], str] = {}
     for name, (section, key) in ENVIRONMENT.items():
         value, table = _from_environment(name, environ), raw.setdefault(section, {})
@@ -74,10 +65,26 @@ def load_config(path: Path | str, environ: Mapping[str, str]) -> Config:
         return Config.model_validate(raw)
     except ValidationError as error:
         faults = [
-            f"{sources.get(fault['loc'], str(path))}: {_fault(fault['loc'], fault, raw)}" for fault in error.errors()
+            f"{sources.get(fault['loc'], str(path))}: {fault_text(fault['loc'], fault, raw)}"
+            for fault in error.errors()
         ]
     # Raised outside of the handler, so that no traceback repeats pydantic's error beside ours.
     raise ConfigurationError("\n".join(faults))
+
+
+def read_toml(path: Path | str) -> dict[str, Any]:
+    """The tables of a TOML file as they are. Raises ConfigurationError that names the file."""
+    try:
+        raw: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path}: not TOML: {error}") from error
+    except (ValueError, RecursionError) as error:  # of a number of thousands of digits, of thousands of brackets
+        raise ConfigurationError(f"{path}: not TOML that can be read: {error}") from error
+    return raw
 
 
 def redacted(config: Config) -> str:
@@ -114,8 +121,8 @@ def _from_environment(name: str, environ: Mapping[str, str]) -> str | None:
         raise ConfigurationError(f"environment: {name}_FILE = {file}: cannot be read: {error}") from error
 
 
-def _fault(location: tuple[int | str, ...], fault: Any, raw: Mapping[str, Any]) -> str:
-    """One line: key, value as written, what is wrong or allowed."""
+def fault_text(location: tuple[int | str, ...], fault: Any, raw: Mapping[str, Any]) -> str:
+    """One line about one of pydantic's errors: key, value as written in `raw`, what is wrong or allowed."""
     key = _key_text(location) or "the configuration"
     kind, context = fault["type"], fault.get("ctx", {})
     if kind == "extra_forbidden":
@@ -210,7 +217,7 @@ def _rendered(section: BaseModel, path: tuple[str, ...], header: str | None = No
             continue
         value = written_value(name, field, value)
         if isinstance(value, dict):
-            lines.append(f"{key} = {_toml_value(value)}")
+            lines.append(f"{key} = {toml_value(value)}")
         elif value is not None:
             lines.append(f"{key} = {_shown((key,), value)}")
     parts = [*([header] if header else []), *lines, ""] if lines else []
@@ -219,10 +226,10 @@ def _rendered(section: BaseModel, path: tuple[str, ...], header: str | None = No
     return parts
 
 
-def _toml_value(value: Any) -> str:
-    """A text, a number, a list of texts, or a table of any, on one line."""
+def toml_value(value: Any) -> str:
+    """A text, a number, a truth value, a list of texts, or a table of any, as TOML on one line."""
     if isinstance(value, dict):
-        items = ", ".join(f"{_toml_text(k)} = {_toml_value(v)}" for k, v in value.items())
+        items = ", ".join(f"{_toml_text(k)} = {toml_value(v)}" for k, v in value.items())
         return f"{{ {items} }}" if items else "{}"
     if isinstance(value, float):
         return json.dumps(value)
@@ -230,4 +237,4 @@ def _toml_value(value: Any) -> str:
 
 
 def _toml_text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")

@@ -173,7 +173,7 @@ def plan(before: Config, after: Config) -> list[Change]:
     """Every setting that differs, in the order of the file. Addresses are masked."""
     old = dict(_settings(before))
     return [
-        Change(_written(setting), _shown(setting, old[setting][0]), _shown(setting, value), *rule)
+        Change(written_key(setting), _shown(setting, old[setting][0]), _shown(setting, value), *rule)
         for setting, (value, raw) in _settings(after)
         if _differs(setting, old[setting][1], raw)
         for rule in (_rule(setting, old[setting][1], raw),)
@@ -244,8 +244,8 @@ def _settings(config: Config) -> Iterator[tuple[str, tuple[Any, Any]]]:
         yield place, (written_value(names[-1], type(section).model_fields[names[-1]], raw), raw)
 
 
-def _written(setting: str) -> str:
-    """As it is named in the file."""
+def written_key(setting: str) -> str:
+    """The setting as it is named in the file: `windows.horizon`."""
     section: Any = Config
     keys = []
     for name in setting.split("."):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from stream_calib.config_values import DurationMs, DurationMsOrOff, Section
+from stream_calib.config_values import DurationMs, DurationMsOrOff, Section, in_order
+
+RefitTrigger: TypeAlias = Literal["residual", "psi", "age"]
+REFIT_TRIGGERS: tuple[RefitTrigger, ...] = get_args(RefitTrigger)
 
 
 class RefitSection(Section):
@@ -39,10 +42,20 @@ class RefitSection(Section):
         description="Most events, as a share, that a candidate may move over one of the thresholds of `decisions`;"
         " without it they are reported only",
     )
+    triggers: list[RefitTrigger] = Field(
+        default_factory=lambda: list(REFIT_TRIGGERS),
+        description="What may ask for a refit of the structure, beside the first one and somebody by hand: `residual`,"
+        " `psi`, `age`; the level has `level_cadence`",
+    )
     publish: Literal["auto", "approve"] = Field(
         default="auto",
         description="`approve`: a candidate that passed the gate is held until `snapshot approve` publishes it",
     )
+
+    @field_validator("triggers")
+    @classmethod
+    def _triggers_are_in_order(cls, given: list[RefitTrigger]) -> list[RefitTrigger]:
+        return in_order(given, REFIT_TRIGGERS)
 
 
 class DriftSection(Section):

@@ -6,10 +6,13 @@ Error messages say what is allowed; what was written is added by config_file, wh
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+Choice = TypeVar("Choice", bound=str)
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(ms|s|m|h|d)")
@@ -30,7 +33,8 @@ class Section(BaseModel):
     )
 
 
-def _duration_ms(value: Any) -> int:
+def duration_ms(value: Any) -> int:
+    """Milliseconds of a duration as it is written in the file. Raises ValueError."""
     if not isinstance(value, str):
         raise ValueError('a duration needs a unit; write it as text, as "5m" or "24h"')
     match = _DURATION.fullmatch(value.strip())
@@ -40,13 +44,24 @@ def _duration_ms(value: Any) -> int:
 
 
 def _duration_ms_or_off(value: Any) -> int | None:
-    return None if value == "off" else _duration_ms(value)
+    return None if value == "off" else duration_ms(value)
 
 
 def duration_text(duration_ms: int) -> str:
     """The duration as it is written in the file, in the largest unit that divides it."""
     unit = next(name for name, ms in reversed(_UNITS_MS.items()) if duration_ms % ms == 0 and (duration_ms or ms == 1))
     return f"{duration_ms // _UNITS_MS[unit]}{unit}"
+
+
+def in_order(given: Sequence[Choice], known: Sequence[Choice]) -> list[Choice]:
+    """The given ones in the order of those that are known, because the same set is the same setting.
+
+    Raises ValueError where one is given twice.
+    """
+    for one in given:
+        if given.count(one) > 1:
+            raise ValueError(f"{one!r} is there twice; give each once")
+    return [one for one in known if one in given]
 
 
 def mask_url(url: str) -> str:
@@ -84,7 +99,7 @@ def _path(value: str) -> str:
 
 _DURATION_SCHEMA = {"type": "string", "pattern": f"^{_DURATION.pattern}$"}
 
-DurationMs = Annotated[int, BeforeValidator(_duration_ms), Field(ge=0), WithJsonSchema(_DURATION_SCHEMA)]
+DurationMs = Annotated[int, BeforeValidator(duration_ms), Field(ge=0), WithJsonSchema(_DURATION_SCHEMA)]
 DurationMsOrOff = Annotated[
     int | None,
     BeforeValidator(_duration_ms_or_off),

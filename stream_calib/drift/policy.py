@@ -31,6 +31,8 @@ class TriggerConfig:
     min_new_labels: int
     min_rows: int
     min_positives: int
+    triggers: frozenset[str] = frozenset({"residual", "psi", "age"})
+    """Those among `residual`, `psi` and `age` that may ask. An alarm of one that may not arms nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +82,15 @@ class Asked:
 
 def trigger(state: TriggerState, facts: TriggerFacts, config: TriggerConfig) -> tuple[TriggerState, Asked | None]:
     """The state after the pane, and the request to be made."""
+    psi, residual = "psi" in config.triggers, "residual" in config.triggers
     state = replace(
         state,
         fit_rows=state.fit_rows + facts.fit_labelled,
         fit_positives=state.fit_positives + facts.fit_positives,
         new_labels=state.new_labels + facts.labelled,
         # One refit for all that alarms meanwhile: a further group must not put it off.
-        armed_pane=facts.psi_alarm_pane if state.armed_pane is None else state.armed_pane,
-        residual_pane=facts.pane if facts.residual_alarm and state.residual_pane is None else state.residual_pane,
+        armed_pane=(facts.psi_alarm_pane if state.armed_pane is None else state.armed_pane) if psi else None,
+        residual_pane=_first_alarm(state, facts) if residual else None,
     )
     reason = _reason(state, facts, config)
     if reason is None:
@@ -119,6 +122,11 @@ def phase(state: TriggerState, pane: int, config: TriggerConfig) -> Phase:
     return "waiting_for_labels" if state.new_labels < config.min_new_labels else "armed"
 
 
+def _first_alarm(state: TriggerState, facts: TriggerFacts) -> int | None:
+    """The pane of the first residual alarm that no structure refit was asked for since."""
+    return facts.pane if facts.residual_alarm and state.residual_pane is None else state.residual_pane
+
+
 def _reason(state: TriggerState, facts: TriggerFacts, config: TriggerConfig) -> Reason | None:
     since = None if state.last_structure_pane is None else facts.pane - state.last_structure_pane
     old = since is None or since >= config.max_age_panes
@@ -131,7 +139,7 @@ def _reason(state: TriggerState, facts: TriggerFacts, config: TriggerConfig) -> 
         return "residual"
     if may_ask and state.armed_pane is not None and facts.pane >= state.armed_pane:
         return "psi"
-    if old:
+    if old and "age" in config.triggers:
         return "age"
     if config.level_cadence_panes is not None and since is not None:
         since_level = since if state.last_level_pane is None else min(since, facts.pane - state.last_level_pane)

@@ -47,7 +47,7 @@ class _Evidence:
 
 def choose(compared: Sequence[Variant], days: Sequence[ForwardDay], sha256: str, config: Config) -> Choice:
     """Configured families stay on unless they harm; the base map is the simplest rung within one standard error of the
-    best, GIRB before there are seven days; slopes, derived attributes and patches come on only with proof.
+    best, the richest before there are seven days; slopes, derived attributes and patches come on only with proof.
 
     `days`: the record, of hash `sha256`, with losses in the order of `compared`.
     """

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from stream_calib.calibration.configuration import RUNGS, Configuration, Rung
+from stream_calib.calibration.configuration import Configuration, Rung
 from stream_calib.calibration.groups import family_rule
-from stream_calib.config import Config
+from stream_calib.config import CANDIDATE_RUNGS, Config
 from stream_calib.refit.derived import derived_names
 from stream_calib.refit.groups import fitted_rules
 
-RUNGS_COMPARED: tuple[Rung, ...] = tuple(rung for rung in RUNGS if rung != "identity")
+RUNGS_COMPARED: tuple[Rung, ...] = CANDIDATE_RUNGS
 """Identity is left out: days vary so much that it is often within one standard error of the best rung, and offsets do
 not mend what it leaves. On a year of flights it was chosen in two refits of three, and cost .0004 of log-loss and .7
 points of worst group error against the ladder from Platt upwards; asking for proof of it did not help.
 """
 
 FULL = "full"
-"""Name of the configuration with every configured family on GIRB."""
+"""Name of the configuration with every configured family on the richest rung that may be chosen: GIRB by default."""
 
 Change = Literal["none", "family", "rung", "slopes", "derived", "patches"]
 
@@ -41,8 +41,9 @@ class Variant:
 
 
 def full_configuration(config: Config) -> Configuration:
-    """GIRB with offsets of every configured attribute, intersection and predicate that is not audit-only."""
-    return Configuration("girb", tuple(fitted_rules(config)))
+    """The richest rung that may be chosen (`calibration.rungs`), with offsets of every configured attribute,
+    intersection and predicate that is not audit-only."""
+    return Configuration(config.calibration.rungs[-1], tuple(fitted_rules(config)))
 
 
 def variants(config: Config) -> tuple[Variant, ...]:
@@ -50,7 +51,7 @@ def variants(config: Config) -> tuple[Variant, ...]:
     full, attributes = full_configuration(config), tuple(config.scores.attributes)
     made = [Variant("none", "", full)]
     made += [Variant("family", rule.name, full.without(rule)) for rule in full.families]
-    made += [Variant("rung", rung, full.on_rung(rung)) for rung in RUNGS_COMPARED if rung != full.rung]
+    made += [Variant("rung", rung, full.on_rung(rung)) for rung in config.calibration.rungs if rung != full.rung]
     alone = [rule for rule in full.families if len(rule.attributes) == 1 and rule.predicate is None]
     made += [Variant("slopes", rule.name, full.with_slope(rule)) for rule in alone]
     for name in derived_names(config):

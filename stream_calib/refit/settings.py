@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stream_calib.config import Config
+from stream_calib.config import CANDIDATE_RUNGS, Config
+from stream_calib.config_refits import REFIT_TRIGGERS
 from stream_calib.drift.policy import TriggerConfig
 from stream_calib.drift.step import StepConfig
 from stream_calib.snapshot.canonical import canonical_json, sha256_hex
@@ -29,6 +30,7 @@ def step_config(config: Config) -> StepConfig:
             min_new_labels=refit.min_new_labels,
             min_rows=refit.min_rows,
             min_positives=refit.min_positives,
+            triggers=frozenset(refit.triggers),
         ),
         horizon_panes=config.windows.horizon_ms // pane_ms,
         psi_threshold=drift.psi_threshold,
@@ -40,6 +42,11 @@ def step_config(config: Config) -> StepConfig:
 def config_hash(config: Config) -> str:
     """Hash of everything that a snapshot depends on beside the cells; a request made under another one is not
     answered."""
+    return sha256_hex(canonical_json(hashed_content(config)))
+
+
+def hashed_content(config: Config) -> dict[str, Any]:
+    """What `config_hash` is of, as plain JSON values."""
     document: dict[str, Any] = {
         "model": config.model.model_dump(mode="json", include={"name", "version"}),
         "attributes": list(config.scores.attributes),
@@ -52,13 +59,17 @@ def config_hash(config: Config) -> str:
         "horizon_ms": config.windows.horizon_ms,
         "missing_label": config.windows.missing_label,
         "p_min": config.serving.p_min,
-        "calibration": config.calibration.model_dump(mode="json", exclude={"min_coverage"}),
-        "refit": config.refit.model_dump(mode="json", exclude={"publish", "max_decision_shift"}),
+        "calibration": config.calibration.model_dump(mode="json", exclude={"min_coverage", "rungs"}),
+        "refit": config.refit.model_dump(mode="json", exclude={"publish", "max_decision_shift", "triggers"}),
         "drift": config.drift.model_dump(mode="json", exclude={"page_days", "tolerance"}),
     }
     # Named only where they are configured, so that requests of before they existed keep their hash.
     if config.calibration.min_coverage:
         document["min_coverage"] = config.calibration.min_coverage
+    if config.calibration.rungs != list(CANDIDATE_RUNGS):
+        document["rungs"] = config.calibration.rungs
+    if config.refit.triggers != list(REFIT_TRIGGERS):
+        document["triggers"] = config.refit.triggers
     if config.drift.tolerance:
         document["tolerance"] = config.drift.tolerance
     if config.decisions:
@@ -70,4 +81,4 @@ def config_hash(config: Config) -> str:
     for name in ("keep_rate_positives", "keep_rate_negatives"):
         if getattr(config.labels, name) != 1.0:
             document[name] = getattr(config.labels, name)
-    return sha256_hex(canonical_json(document))
+    return document
