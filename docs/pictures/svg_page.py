@@ -80,12 +80,12 @@ def percent_ticks(scale: Scale, about: int) -> list[tuple[float, str]]:
     return [(place, f"{100 * place:g} %") for place in scale.ticks(about)]
 
 
-def svg_page(width: float, height: float, label: str, elements: Iterable[str]) -> str:
-    """The whole file; `label` says to a screen reader what the picture shows."""
+def svg_page(width: float, height: float, label: str, elements: Iterable[str], style: str = "") -> str:
+    """The whole file; `label` says to a screen reader what the picture shows. `style` is put before that of all."""
     w, h = number(width), number(height)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" viewBox="0 0 {w} {h}" role="img" '
         f'aria-label="{escape(label)}">'
     )
     body = "\n".join([element("rect", "page", width=width, height=height), *elements])
-    return f"{head}\n<style>{_STYLE}</style>\n{body}\n</svg>\n"
+    return f"{head}\n<style>{style}{_STYLE}</style>\n{body}\n</svg>\n"

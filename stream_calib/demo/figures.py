@@ -12,6 +12,7 @@ from rich.table import Table
 
 from stream_calib.calibration import metrics
 from stream_calib.demo.flights import Flights, day_index
+from stream_calib.pages.texts import in_words
 
 EVALUATED_FROM_DAY = 14
 """The first day whose rows count; before it there is no calibrator, or hardly one."""
@@ -130,8 +131,3 @@ def counted(codes: Mapping[str, int], total: int) -> str:
     ordered = sorted(codes.items(), key=lambda item: (-item[1], item[0]))
     text = ", ".join(f"{n:,} {in_words(code)}" for code, n in ordered)
     return f"{text} (they overlap)" if sum(codes.values()) > total else text
-
-
-def in_words(code: str) -> str:
-    """A code of the gate, or a kind of alert, as people read it."""
-    return code.replace("_", " ").replace("auc", "AUC")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from typing import NamedTuple
 
 from markupsafe import Markup
 
 from stream_calib.demo.charts import group_chart, reliability_chart
-from stream_calib.demo.figures import DemoFigures, in_words
-from stream_calib.demo.report_data import AlertEntry, RefitEntry, ReportData
+from stream_calib.demo.figures import DemoFigures
+from stream_calib.demo.report_data import AlertEntry, ReportData
 from stream_calib.demo.time_line import time_line
+from stream_calib.pages.refit_counts import refits_by_reason
 from stream_calib.pages.templates import page_environment
+from stream_calib.pages.texts import count_text, date_text, in_words, minute_text, signed_text
 
 _SEVERITIES = ("critical", "warning", "info")
 
@@ -42,8 +43,8 @@ class _AlertGroup(NamedTuple):
 def render_report(data: ReportData) -> str:
     """The page as text. The same data gives the same text; it refers to nothing outside itself."""
     environment = page_environment("stream_calib.demo")
-    environment.filters.update(count=_count, date=_date, minute=_minute, words=in_words, signed=_signed)
-    outcomes, reasons = _refits_by_reason(data.refits)
+    environment.filters.update(count=count_text, date=date_text, minute=minute_text, words=in_words, signed=signed_text)
+    outcomes, reasons = refits_by_reason([(refit.reason, refit.outcome) for refit in data.refits])
     return environment.get_template("report.html.j2").render(
         d=data,
         f=data.figures,
@@ -91,15 +92,6 @@ def _measure(name: str, values: tuple[float, float], shown: str, says: str, bett
     return _Measure(name, shown.format(before), shown.format(after), change, verdict, says)
 
 
-def _refits_by_reason(refits: Sequence[RefitEntry]) -> tuple[list[str], list[tuple[str, list[int]]]]:
-    """The outcomes, and for each reason how often it had each of them."""
-    outcomes = sorted({r.outcome for r in refits}, key=lambda o: (o not in ("published", "refused"), o))
-    counts = Counter((r.reason, r.outcome) for r in refits)
-    totals = Counter(r.reason for r in refits)
-    ordered = sorted(totals, key=lambda reason: (-totals[reason], reason))
-    return outcomes, [(reason, [counts[reason, o] for o in outcomes]) for reason in ordered]
-
-
 def _alert_groups(data: ReportData) -> list[_AlertGroup]:
     """The most severe first, then by kind."""
     span = max(data.last_ms - data.first_ms, 1)
@@ -111,20 +103,3 @@ def _alert_groups(data: ReportData) -> list[_AlertGroup]:
         still_open = any(a.closed_ms is None for a in alerts)
         groups.append(_AlertGroup(kind, alerts[0].severity, max(covered, 0) / span, still_open, alerts))
     return sorted(groups, key=lambda g: _SEVERITIES.index(g.severity))
-
-
-def _signed(value: float | None) -> str:
-    return "" if value is None else f"{value:+.4f}".replace("-", "\N{MINUS SIGN}")
-
-
-def _count(n: int) -> str:
-    return f"{n:,}"
-
-
-def _date(time_ms: int) -> str:
-    when = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
-    return f"{when.day} {when:%B %Y}"
-
-
-def _minute(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1000, timezone.utc):%Y-%m-%d %H:%M}"

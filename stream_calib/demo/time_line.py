@@ -7,10 +7,11 @@ from datetime import datetime, timezone
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.demo.figures import in_words
 from stream_calib.demo.flights import DAY_MS
 from stream_calib.demo.report_data import AlertEntry, RefitEntry, ReportData
 from stream_calib.pages.svg import Scale, drawing, element, horizontal_grid, month_starts, polyline, signed
+from stream_calib.pages.texts import in_words, minute_text
+from stream_calib.pages.trailing_mean import trailing_mean
 
 _RIGHT = 14.0
 _AVERAGE_DAYS = 7
@@ -57,7 +58,7 @@ def _loss_panel(data: ReportData, x: Scale, top: float, bottom: float) -> list[s
     for css, values in (("raw", daily.raw_log_loss), ("calibrated", daily.calibrated_log_loss)):
         out.append(polyline([(x(d), y(v)) for d, v in zip(days, values.tolist(), strict=True)], f"thin {css}"))
     for css, values in (("raw", daily.raw_log_loss), ("calibrated", daily.calibrated_log_loss)):
-        smooth = _average(values, daily.n).tolist()
+        smooth = trailing_mean(values * daily.n, daily.n, _AVERAGE_DAYS).tolist()
         out.append(polyline([(x(d), y(v)) for d, v in zip(days, smooth, strict=True)], f"line {css}"))
     out.append(
         element("text", "panel-name", x=x.start, y=top - 10, text="Log-loss: each day (thin) and over 7 days (bold)")
@@ -120,7 +121,7 @@ class _Tick:
 
     def __call__(self, x: Scale, middle: float) -> str:
         e = self._entry
-        said = f"{_time(e.time_ms)}: {e.kind} refit ({e.reason}) {e.outcome} {e.version or e.detail}"
+        said = f"{_when(e.time_ms)}: {e.kind} refit ({e.reason}) {e.outcome} {e.version or e.detail}"
         at = x(e.time_ms)
         return element("line", f"event {e.outcome}", title=said, x1=at, x2=at, y1=middle - 8, y2=middle + 8)
 
@@ -134,8 +135,8 @@ class _Span:
     def __call__(self, x: Scale, middle: float) -> str:
         e = self._entry
         closed = self._end_ms if e.closed_ms is None else e.closed_ms
-        until = "still open" if e.closed_ms is None else _time(e.closed_ms)
-        said = f"{in_words(e.kind)} ({e.severity}): {_time(e.opened_ms)} to {until}. {e.message}"
+        until = "still open" if e.closed_ms is None else _when(e.closed_ms)
+        said = f"{in_words(e.kind)} ({e.severity}): {_when(e.opened_ms)} to {until}. {e.message}"
         start = x(e.opened_ms)
         span = max(x(closed) - start, 3.0)
         css = f"event alert {e.severity}"
@@ -157,21 +158,12 @@ def _lanes(data: ReportData) -> list[tuple[str, list[_Tick | _Span]]]:
     return lanes
 
 
-def _average(values: NDArray[np.float64], n: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Mean over the day and the six before it, weighted by rows."""
-    total = np.concatenate([[0.0], np.cumsum(values * n)])
-    rows = np.concatenate([[0], np.cumsum(n)])
-    stop = np.arange(1, len(values) + 1)
-    start = np.maximum(stop - _AVERAGE_DAYS, 0)
-    return np.asarray((total[stop] - total[start]) / (rows[stop] - rows[start]), dtype=np.float64)
-
-
 def _middles(day_start_ms: NDArray[np.int64]) -> list[float]:
     return [float(start + DAY_MS // 2) for start in day_start_ms.tolist()]
 
 
-def _time(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1000, timezone.utc):%Y-%m-%d %H:%M} UTC"
+def _when(time_ms: int) -> str:
+    return f"{minute_text(time_ms)} UTC"
 
 
 def _date(time_ms: int) -> str:

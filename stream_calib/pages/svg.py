@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from html import escape
+from typing import NamedTuple
+
+_DAY_MS = 86_400_000
 
 
 def element(name: str, css: str = "", text: str = "", title: str = "", **attributes: float | str) -> str:
@@ -34,6 +37,15 @@ def number(value: float) -> str:
 def signed(value: float) -> str:
     """The number with its sign, 0 without."""
     return f"{value:+g}".replace("-", "\N{MINUS SIGN}") if value else "0"
+
+
+class Drawing(NamedTuple):
+    """What `drawing` takes, for pages and for files of their own."""
+
+    width: float
+    height: float
+    label: str
+    elements: list[str]
 
 
 def drawing(width: float, height: float, label: str, elements: Iterable[str], css: str = "") -> str:
@@ -87,6 +99,17 @@ def month_starts(first_ms: int, last_ms: int) -> list[tuple[int, str]]:
         if start_ms > last_ms:
             return out
         out.append((start_ms, f"{start:%b %Y}" if month == 1 else f"{start:%b}"))
+
+
+def time_ticks(first_ms: int, last_ms: int, most: int = 14) -> list[tuple[int, str]]:
+    """(epoch ms, name) of at most `most` months that begin inside the range, or days where it is shorter; UTC."""
+    months = month_starts(first_ms, last_ms)
+    if len(months) >= 2:
+        return months[:: math.ceil(len(months) / most)]
+    first_day, last_day = math.ceil(first_ms / _DAY_MS), last_ms // _DAY_MS
+    days = range(first_day, last_day + 1, max(1, math.ceil((last_day - first_day + 1) / (most // 2))))
+    moments = [datetime.fromtimestamp(day * _DAY_MS / 1000, timezone.utc) for day in days]
+    return [(day * _DAY_MS, f"{when.day} {when:%b}") for day, when in zip(days, moments, strict=True)]
 
 
 def polyline(points: Iterable[tuple[float, float]], css: str) -> str:

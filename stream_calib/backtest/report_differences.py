@@ -1,0 +1,61 @@
+"""Paired differences of policies with the current one, with their intervals, as SVG."""
+
+from __future__ import annotations
+
+from stream_calib.backtest.document import PolicyFigures
+from stream_calib.backtest.report_choice import Chosen, side
+from stream_calib.backtest.report_tables import interval_text
+from stream_calib.pages.svg import Drawing, Scale, element, signed
+from stream_calib.pages.texts import shortened, signed_text
+
+MOST_DRAWN = 25
+_WIDTH, _ROW, _TOP, _LONGEST_NAME, _LETTER = 860.0, 22.0, 22.0, 44, 6.6
+
+
+def difference_chart(shown: Chosen) -> Drawing:
+    """The MOST_DRAWN policies of least log-loss beside the current one; left of 0 is better."""
+    rows = [figures for figures in shown.document.table if figures.log_loss_difference is not None]
+    rows = sorted(rows, key=lambda figures: figures.log_loss.value)[:MOST_DRAWN]
+    longest = max((min(len(row.policy), _LONGEST_NAME) for row in rows), default=0)
+    left = max(120.0, longest * _LETTER + 24)
+    bottom = _TOP + _ROW * len(rows) + 4
+    reach = max((abs(end) for row in rows for end in _ends(row)), default=0.0) * 1.06 or 1e-6
+    x = Scale(-reach, reach, left, _WIDTH - 16)
+    out = []
+    for tick in x.ticks(5):
+        css = "axis" if tick == 0 else "grid"
+        out.append(element("line", css, x1=x(tick), x2=x(tick), y1=_TOP, y2=bottom))
+        out.append(element("text", "tick middle", x=x(tick), y=bottom + 18, text=signed(tick)))
+    out.append(element("text", "axis-name end", x=x(0) - 8, y=12, text="\N{LEFTWARDS ARROW} better than the current"))
+    out.append(element("text", "axis-name", x=x(0) + 8, y=12, text="worse \N{RIGHTWARDS ARROW}"))
+    for line, row in enumerate(rows):
+        out += _row(row, x, _TOP + _ROW * (line + 0.5) + 2)
+    label = "Difference of each policy's log-loss with the current policy's; the table below says the same"
+    return Drawing(_WIDTH, bottom + 24, label, out)
+
+
+def _ends(row: PolicyFigures) -> tuple[float, ...]:
+    difference = row.log_loss_difference
+    if difference is None:
+        return ()
+    return tuple(end for end in (difference.value, difference.low, difference.high) if end is not None)
+
+
+def _row(row: PolicyFigures, x: Scale, centre: float) -> list[str]:
+    difference = row.log_loss_difference
+    assert difference is not None
+    seen = side(difference)
+    interval = interval_text(difference, 5, signed=True)
+    said = f"{row.policy}: {signed_text(difference.value, 5)}" + (f" (95 %: {interval})" if interval else "")
+    name = shortened(row.policy, _LONGEST_NAME)
+    out = [element("text", "tick end group-name", x=x.start - 10, y=centre + 4, text=name)]
+    if difference.low is not None and difference.high is not None:
+        low, high = x(difference.low), x(difference.high)
+        out.append(element("line", f"difference {seen}", x1=low, x2=high, y1=centre, y2=centre))
+    at = x(difference.value)
+    # The shape says it too: beyond chance is filled.
+    if seen in ("better", "worse"):
+        out.append(element("rect", f"mark {seen}", title=said, x=at - 4.5, y=centre - 4.5, width=9, height=9))
+    else:
+        out.append(element("circle", f"mark {seen}", title=said, cx=at, cy=centre, r=4.5))
+    return out
