@@ -1,0 +1,192 @@
+"""A history of cells as a file, so that it is made once and policies are tried on it again and again.
+
+A first line names the format and its number; behind it come frames: four bytes of length (big endian) and a msgpack
+array of that many bytes. The first frame is the head, then come the panes and the signatures, and the last one is the
+SHA-256 of all bytes of the frames before it. Cells are packed as in the state, compressed. Nothing in it is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TypeAlias
+
+import msgspec
+
+from stream_calib.backtest.history import CellHistory, PaneBlobs, Start
+from stream_calib.errors import HistoryError
+from stream_calib.events.contracts import ModelKey
+
+FORMAT = 1
+_MAGIC = b"stream-calib history "
+_LENGTH_BYTES = 4
+_LARGEST_FRAME = 600_000_000
+"""A damaged length must not ask for all memory."""
+_SIGNATURES_A_FRAME = 10_000
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True, tag="head", forbid_unknown_fields=True):
+    model: str
+    version: str
+    generation: str
+    pane_ms: int
+    first_pane: int
+    panes: int
+    start: Start
+    source: str
+    counts: list[tuple[str, int]]
+    label_delays: list[tuple[int, int]]
+
+
+class _Pane(msgspec.Struct, frozen=True, array_like=True, tag="pane", forbid_unknown_fields=True):
+    scored: bytes
+    matured: bytes | None
+
+
+class _Signatures(msgspec.Struct, frozen=True, array_like=True, tag="signatures", forbid_unknown_fields=True):
+    values: list[tuple[int, tuple[str, ...]]]
+
+
+class _End(msgspec.Struct, frozen=True, array_like=True, tag="end", forbid_unknown_fields=True):
+    sha256: str
+
+
+_Frame: TypeAlias = _Head | _Pane | _Signatures
+_ANY = msgspec.msgpack.Decoder(_Head | _Pane | _Signatures | _End)
+
+
+def save_history(history: CellHistory, path: Path) -> None:
+    """Writes the file as a whole or not at all; equal histories are equal bytes. A file that is there is replaced.
+
+    Raises HistoryError where it cannot be written.
+    """
+    beside = path.with_name(path.name + ".part")
+    digest = hashlib.sha256()
+    try:
+        try:
+            with beside.open("wb") as file:
+                file.write(_MAGIC + b"%d\n" % FORMAT)
+                for frame in _frames(history):
+                    encoded = _framed(frame)
+                    digest.update(encoded)
+                    file.write(encoded)
+                file.write(_framed(_End(digest.hexdigest())))
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise HistoryError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def load_history(path: Path) -> CellHistory:
+    """The history of the file. Raises HistoryError where it cannot be read, is of another format, or is damaged."""
+    try:
+        with path.open("rb") as file:
+            _check_format(path, file.readline(100))
+            return _history(path, file)
+    except OSError as error:
+        raise HistoryError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _frames(history: CellHistory) -> Iterator[_Frame]:
+    yield _Head(
+        history.key.model,
+        history.key.version,
+        history.generation,
+        history.pane_ms,
+        history.first_pane,
+        len(history.panes),
+        history.start,
+        history.source,
+        sorted(history.counts.items()),
+        sorted(history.label_delays.items()),
+    )
+    for pane in history.panes:
+        yield _Pane(pane.scored, pane.matured)
+    values = sorted((h, tuple(values)) for h, values in history.signatures.items())
+    for i in range(0, len(values), _SIGNATURES_A_FRAME):
+        yield _Signatures(values[i : i + _SIGNATURES_A_FRAME])
+
+
+def _history(path: Path, file: IO[bytes]) -> CellHistory:
+    head: _Head | None = None
+    panes: list[PaneBlobs] = []
+    signatures: dict[int, tuple[str, ...]] = {}
+    for frame in _read(path, file):
+        if isinstance(frame, _Head):
+            if head is not None:
+                raise _damaged(path, "it has two heads")
+            head = frame
+        elif isinstance(frame, _Pane):
+            panes.append(PaneBlobs(frame.scored, frame.matured))
+        else:
+            signatures |= dict(frame.values)
+    if head is None or len(panes) != head.panes:
+        raise _damaged(
+            path, f"it has {len(panes)} panes, and its head says {'nothing' if head is None else head.panes}"
+        )
+    try:
+        key = ModelKey.of(head.model, head.version)
+    except ValueError as error:
+        raise _damaged(path, f"the model key {head.model!r}, {head.version!r} cannot be: {error}") from error
+    return CellHistory(
+        key,
+        head.generation,
+        head.pane_ms,
+        head.first_pane,
+        panes,
+        signatures,
+        head.start,
+        head.source,
+        dict(head.counts),
+        dict(head.label_delays),
+    )
+
+
+def _read(path: Path, file: IO[bytes]) -> Iterator[_Frame]:
+    digest, count = hashlib.sha256(), 0
+    while True:
+        head = file.read(_LENGTH_BYTES)
+        length = int.from_bytes(head, "big")
+        if len(head) < _LENGTH_BYTES or length > _LARGEST_FRAME:
+            raise _damaged(path, f"frame {count} has no length")
+        body = file.read(length)
+        if len(body) < length:
+            raise _damaged(path, f"frame {count} is cut off")
+        try:
+            frame = _ANY.decode(body)
+        except msgspec.MsgspecError as error:
+            raise _damaged(path, f"frame {count} cannot be read: {error}") from error
+        if isinstance(frame, _End):
+            if frame.sha256 != digest.hexdigest():
+                raise _damaged(path, f"the content does not match its SHA-256 {frame.sha256}")
+            if file.read(1):
+                raise _damaged(path, "there is something behind the end")
+            return
+        digest.update(head)
+        digest.update(body)
+        count += 1
+        yield frame
+
+
+def _framed(frame: _Frame | _End) -> bytes:
+    body = msgspec.msgpack.encode(frame)
+    return len(body).to_bytes(_LENGTH_BYTES, "big") + body
+
+
+def _check_format(path: Path, line: bytes) -> None:
+    number = line.removeprefix(_MAGIC).strip()
+    if not line.startswith(_MAGIC) or not number.isdigit():
+        raise HistoryError(f"{path}: is no history of cells; `stream-calib backtest --save-cells` writes such files")
+    if int(number) != FORMAT:
+        raise HistoryError(
+            f"{path}: is of format {int(number)}, this version reads format {FORMAT}: make it again from its source"
+        )
+
+
+def _damaged(path: Path, what: str) -> HistoryError:
+    return HistoryError(f"{path}: {what}: the file is damaged; make it again from its source")
