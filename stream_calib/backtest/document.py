@@ -26,7 +26,7 @@ class PolicyFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Square root of the debiased squared ECE (0 where that is negative)."""
     worst_group_error_percent: float
     alarms: int
-    """Alerts opened."""
+    """Alerts opened that somebody is told of (warning, critical): each refit has one of its own for the record."""
     refits: int
     """Requests."""
     published: int

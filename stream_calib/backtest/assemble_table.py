@@ -1,0 +1,57 @@
+"""The policy table for a terminal, readable within 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from stream_calib.backtest.document import BacktestDocument, Interval, PolicyFigures
+
+MOST_LINES = 20
+"""Policies that are shown; the report has all."""
+
+
+def table_of(document: BacktestDocument) -> Table:
+    """The raw score, the current policy, then the others from the least log-loss on.
+
+    `difference` is that of the log-loss to the current policy in thousandths, with its interval of 95 % under it;
+    below 0 is better.
+    """
+    current = [line for line in document.table if line.policy == document.current]
+    others = sorted(
+        (line for line in document.table if line.policy != document.current), key=lambda line: line.log_loss.value
+    )
+    shown, left = others[: MOST_LINES - 1], len(others[MOST_LINES - 1 :])
+    caption = (
+        "difference: of log-loss to the current policy, x 1,000, and 95 % of it by drawing days; below 0 is better"
+    )
+    if left:
+        caption = f"{left} more policies are in the report. {caption}"
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
+    table.add_column("policy", overflow="fold", ratio=1)
+    for name in ("log-loss", "difference", "ECE %", "worst %", "alarms", "refits", "age h"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in [document.raw, *current, *shown]:
+        table.add_row(*_row(line, is_raw=line is document.raw))
+    return table
+
+
+def _row(line: PolicyFigures, *, is_raw: bool) -> Sequence[str]:
+    own = ["-"] * 3 if is_raw else [str(line.alarms), f"{line.published}/{line.refits}", f"{line.staleness_hours:.0f}"]
+    return [
+        line.policy,
+        f"{line.log_loss.value:.5f}",
+        "-" if line.log_loss_difference is None else _thousandths(line.log_loss_difference),
+        f"{100 * line.debiased_ece.value:.2f}",
+        f"{line.worst_group_error_percent:.1f}",
+        *own,
+    ]
+
+
+def _thousandths(difference: Interval) -> str:
+    value = f"{1000 * difference.value:+.2f}"
+    if difference.low is None or difference.high is None:
+        return value
+    return f"{value}\n{1000 * difference.low:+.2f} .. {1000 * difference.high:+.2f}"
