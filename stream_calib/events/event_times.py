@@ -41,9 +41,7 @@ def read_times(values: Sequence[Any], unit: TimeUnit, path: str) -> tuple[NDArra
         times = np.array([ms or 0 for ms in parsed], dtype=np.int64)
     else:
         numbers, bad = number_column(values)
-        with np.errstate(over="ignore"):
-            microseconds = np.clip(np.nan_to_num(numbers) * _MICROSECONDS[unit], 0, _OUT_OF_RANGE_US)
-        times = np.rint(microseconds).astype(np.int64) // 1_000
+        times = milliseconds(numbers, unit)
     failures: Failures = {i: _refusal(values[i], unit, path) for i in bad}
     for i in _out_of_range(times):
         failures.setdefault(
@@ -54,6 +52,15 @@ def read_times(values: Sequence[Any], unit: TimeUnit, path: str) -> tuple[NDArra
             ),
         )
     return times, failures
+
+
+def milliseconds(numbers: NDArray[np.float64], unit: TimeUnit) -> NDArray[np.int64]:
+    """Epoch milliseconds (n,) int64 of numbers (n,) of the unit, which is not `iso8601`; what is not finite, negative
+    or too far ahead becomes a time that is out of range."""
+    with np.errstate(over="ignore"):
+        microseconds = np.clip(np.nan_to_num(numbers) * _MICROSECONDS[unit], 0, _OUT_OF_RANGE_US)
+    times: NDArray[np.int64] = np.rint(microseconds).astype(np.int64) // 1_000
+    return times
 
 
 def append_times(records: Sequence[Record]) -> tuple[NDArray[np.int64], Failures]:

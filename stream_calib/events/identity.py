@@ -27,11 +27,16 @@ _SAMPLE_SALT = np.uint64(0xB492B66FBE98F273)
 
 def fingerprints(texts: Iterable[str]) -> NDArray[np.uint64]:
     """8-byte fingerprints of the texts, (n,) uint64. The texts must be encodable as UTF-8."""
+    return fingerprints_of_encoded(map(str.encode, texts))
+
+
+def fingerprints_of_encoded(texts: Iterable[bytes]) -> NDArray[np.uint64]:
+    """The same of texts as UTF-8."""
     keyed = blake2b(digest_size=8, key=_FINGERPRINT_KEY)
     digests = []
     for text in texts:
         state = keyed.copy()  # cheaper than a new keyed state for each text
-        state.update(text.encode())
+        state.update(text)
         digests.append(state.digest())
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 

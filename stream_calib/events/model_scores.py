@@ -126,12 +126,7 @@ def read_scores(
     """
     numbers, bad = number_column(values)
     beyond = np.isinf(numbers)  # an integer beyond float64, which no logit may be
-    if scale == "logit":
-        numbers = expit(numbers)
-    elif scale == "percent":
-        numbers = numbers / 100
-    inside = np.clip(numbers, 0.0, 1.0) + 0.0  # -0.0 + 0.0 is 0.0
-    distance = np.abs(numbers - inside)
+    inside, distance = scaled(numbers, scale)
     failures: Failures = {i: _refusal(values[i], path) for i in bad}
     for i in np.flatnonzero((distance > SCORE_TOLERANCE) | beyond).tolist():
         failures[i] = (
@@ -139,6 +134,16 @@ def read_scores(
             f"{path} is {shown(values[i])}, outside the range of scores.scale = {scale}",
         )
     return inside, distance > 0, failures
+
+
+def scaled(numbers: NDArray[np.float64], scale: ScoreScale) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Numbers (n,) of the scale as scores in [0, 1] (n,), never -0.0, and how far outside of it (n,) they were."""
+    if scale == "logit":
+        numbers = expit(numbers)
+    elif scale == "percent":
+        numbers = numbers / 100
+    inside = np.clip(numbers, 0.0, 1.0) + 0.0  # -0.0 + 0.0 is 0.0
+    return inside, np.abs(numbers - inside)
 
 
 def _refusal(value: Any, path: str) -> tuple[RejectReason, str]:

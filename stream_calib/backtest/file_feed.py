@@ -1,0 +1,316 @@
+"""A feed of files: scores and labels as users have them, not as calibrate packs them.
+
+What calibrate makes of a record is made here (fingerprint, unit bucket, signature), by the same rules; what it would
+reject is rejected for the same reason, and counted. Files have no partitions: each side is one input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.backtest.feed import Feed, FeedBatch
+from stream_calib.backtest.file_feed_order import TimeOrder
+from stream_calib.backtest.file_reading import DataFile, SideFiles, Wanted, data_files
+from stream_calib.backtest.file_reading_labels import LabelReader
+from stream_calib.backtest.file_reading_lines import LabelLines, ScoreLines
+from stream_calib.backtest.file_reading_rows import LABEL_ROW, SCORE_ROW, SideReport, Signatures
+from stream_calib.backtest.file_reading_scores import ScoreReader
+from stream_calib.backtest.tables_duckdb import connect
+from stream_calib.config import Config
+from stream_calib.errors import HistoryError
+from stream_calib.events.blocks import served_fixed_point
+from stream_calib.events.contracts import ModelKey
+from stream_calib.events.outputs import OUTPUT_FIELD
+from stream_calib.windows.input_batch import Records
+from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
+from stream_calib.windows.shard_store import LabelRows, Mark, ScoreRows
+
+_ROWS_A_RECORD = 1_000
+"""As many as a block has at most."""
+_MOST_NAMED = 3
+_EPOCH = date(1970, 1, 1)
+
+
+class FileFeed(Feed):
+    """Scores and labels of one model key from Parquet, CSV and NDJSON files (the latter two also packed; `-` is the
+    standard input), which are read as ``[model]``, ``[scores]`` and ``[labels]`` say; paths are names of columns.
+
+    Rows come in the order of their times, over all files of a side, whatever the order in the files is: so nothing is
+    late. For that all files are read first, into temporary files of 30 bytes a score and 18 bytes a label.
+    `as_written` keeps the order of the files, and what is too late in it is late.
+
+    There is no log that took the records: nothing is skewed, and with `labels.clock = "broker"` a label was taken at
+    its own time.
+    """
+
+    def __init__(
+        self,
+        scores: Sequence[Path],
+        labels: Sequence[Path],
+        config: Config,
+        key: ModelKey,
+        *,
+        as_written: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        """Paths may have wildcards. `threads`: of the reader, None: all processors.
+
+        Raises HistoryError where a file is not there or of no kind that is read, the configuration takes the times of
+        the log, or the key is a fused one, and where DuckDB is missing.
+        """
+        _check(config, key)
+        self._settings, self._as_written = PaneSettings.of(config), as_written
+        self._spooled: list[IO[bytes]] = []
+        self._orders: list[TimeOrder] = []
+        self._connection = connect(threads)
+        self._signatures = Signatures()
+        score_files, label_files = data_files(scores, self._spooled), data_files(labels, self._spooled)
+        if not score_files or not label_files:
+            raise HistoryError("files of scores and files of labels are needed, at least one of each")
+        limit = config.records.max_record_bytes
+        self._score_reader = ScoreReader(config, key, self._signatures)
+        self._score_lines = ScoreLines(config, key, self._signatures)
+        self._scores = SideFiles(score_files, _wanted_scores(config, key), self._score_reader, self._score_lines, limit)
+        self._labels = SideFiles(
+            label_files, _wanted_labels(config), LabelReader(config, key), LabelLines(config, key), limit
+        )
+        self._score_key = f"s:{_identity(score_files)}:0"
+        self._label_key = f"l:{_identity(label_files)}:0"
+        self._given = 0
+
+    @property
+    def source(self) -> str:
+        return f"scores of {_named(self._scores.files)}, labels of {_named(self._labels.files)}"
+
+    @property
+    def starts(self) -> Mapping[str, Mark]:
+        return {self._score_key: Mark(0, None), self._label_key: Mark(0, None)}
+
+    @property
+    def rejects(self) -> Mapping[str, int]:
+        return self._scores.report.rejected + self._labels.report.rejected
+
+    @property
+    def scores_report(self) -> SideReport:
+        """What became of the rows of scores, so far."""
+        report = self._scores.report
+        report.odd = self._score_reader.odd + self._score_lines.odd
+        report.not_sampled = self._score_reader.not_sampled + self._score_lines.not_sampled
+        return report
+
+    @property
+    def labels_report(self) -> SideReport:
+        """What became of the rows of labels, so far."""
+        return self._labels.report
+
+    def warnings(self) -> list[str]:
+        """What people should know of the files, when all are read: what was refused, with examples, what was accepted
+        although something was wrong with it, and days without any row."""
+        return [*_warnings("scores", self.scores_report), *_warnings("labels", self.labels_report)]
+
+    def batches(self) -> Iterator[FeedBatch]:
+        """See Feed. At any time it is the side whose clock is behind that goes on, so neither is ahead by more than a
+        batch."""
+        if self._as_written:
+            inputs = [
+                _Input(self._score_key, self._scores.rows(self._connection.cursor()), SCORE_ROW, self._settings),
+                _Input(self._label_key, self._labels.rows(self._connection.cursor()), LABEL_ROW, self._settings),
+            ]
+        else:
+            inputs = [
+                _Input(self._score_key, self._in_order(self._scores, SCORE_ROW), SCORE_ROW, self._settings),
+                _Input(self._label_key, self._in_order(self._labels, LABEL_ROW), LABEL_ROW, self._settings),
+            ]
+            self._check_accepted()
+        while inputs:
+            behind = min(inputs, key=lambda one: one.clock_ms)
+            rows, is_last = behind.take()
+            self._given += len(rows)
+            yield self._batch(behind, rows, is_last=is_last)
+            if is_last:
+                inputs.remove(behind)
+        self._check_accepted()
+
+    def progress(self) -> tuple[int, int]:
+        """Rows read, and rows in all; while they are put in order, those of the files count half."""
+        read = self._scores.report.read + self._labels.report.read
+        total = max(read, self._scores.rows_in_all() + self._labels.rows_in_all())
+        if self._as_written:
+            return read, total
+        return (read + min(self._given, read)) // 2, total
+
+    def close(self) -> None:
+        for order in self._orders:
+            order.close()
+        for copy in self._spooled:
+            copy.close()
+        self._connection.close()
+
+    def _in_order(self, files: SideFiles, dtype: np.dtype[np.void]) -> Iterator[NDArray[np.void]]:
+        order = TimeOrder(dtype)
+        self._orders.append(order)
+        try:
+            for rows in files.rows(self._connection.cursor()):
+                order.add(rows)
+        except OSError as error:
+            raise HistoryError(
+                f"the rows cannot be put into order in a temporary file: {error}; give TMPDIR a folder with room"
+            ) from error
+        return order.pieces()
+
+    def _check_accepted(self) -> None:
+        """Raises HistoryError where nothing of a side can be used."""
+        for what, files in (("score", self._scores), ("label", self._labels)):
+            report = files.report
+            if not report.accepted:
+                reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.rejected.most_common())
+                others = f", {report.other_models:,} of other models" if report.other_models else ""
+                examples = "".join(f"\n  {example}" for example in report.examples)
+                raise HistoryError(
+                    f"{_named(files.files)}: of {report.read:,} rows none is a {what}"
+                    f"{f': {reasons}' if reasons else ''}{others}; look at the paths and units of [{what}s]{examples}"
+                )
+
+    def _batch(self, one: _Input, rows: NDArray[np.void], *, is_last: bool) -> FeedBatch:
+        own = np.flatnonzero(rows["own"])
+        kept = rows if len(own) == len(rows) else rows[own]
+        time_ms, fingerprint = kept["time_ms"].copy(), kept["fingerprint"].copy()
+        if one.key == self._label_key:
+            labels = LabelRows(fingerprint, time_ms, kept["code"].copy())
+            return FeedBatch(one.key, one.records(rows, labels, is_last=is_last), {})
+        signature, values = self._signatures.hashes(kept["signature"].copy())
+        score = kept["score"].copy()
+        scores = ScoreRows(
+            fingerprint,
+            time_ms,
+            score,
+            signature,
+            kept["unit_bucket"].copy(),
+            np.zeros(len(kept), dtype=np.uint16),
+            served_fixed_point(score),  # without a snapshot the raw score is served
+            ("",),
+        )
+        return FeedBatch(one.key, one.records(rows, scores, is_last=is_last), values)
+
+
+class _Input:
+    """One side on its way: where it is, and its clock."""
+
+    def __init__(
+        self, key: str, pieces: Iterator[NDArray[np.void]], dtype: np.dtype[np.void], settings: PaneSettings
+    ) -> None:
+        self.key, self._pieces, self._dtype = key, pieces, dtype
+        # Under the broker clock every label moves it by itself.
+        self._rows_a_record = 1 if key.startswith("l:") and settings.broker_clock else _ROWS_A_RECORD
+        self.clock_ms = -1
+        self._position = 0
+        self._next = next(pieces, None)
+
+    def take(self) -> tuple[NDArray[np.void], bool]:
+        """The next rows, which may be none, and whether they are the last ones."""
+        rows = np.empty(0, dtype=self._dtype) if self._next is None else self._next
+        self._next = next(self._pieces, None)
+        return rows, self._next is None
+
+    def records(self, rows: NDArray[np.void], own_rows: ScoreRows | LabelRows, *, is_last: bool) -> Records:
+        """The rows as records of an input: runs of own rows, and of other models' rows, which are clock records."""
+        n, start, own = len(rows), self._position, rows["own"]
+        time_ms = rows["time_ms"].copy()
+        first = np.arange(0, n, self._rows_a_record)
+        if not own.all():
+            first = np.union1d(first, np.flatnonzero(own[1:] != own[:-1]) + 1)
+        latest = np.maximum.reduceat(time_ms, first) if n else time_ms
+        of_others = np.flatnonzero(~own[first])
+        row_record = np.repeat(np.arange(len(first)), np.diff(np.append(first, n)))[own]
+        position, clock_record, clock_time_ms = start + first, of_others, latest[of_others]
+        self._position += n
+        if n:
+            self.clock_ms = max(self.clock_ms, int(latest.max()))
+        if is_last:
+            position = np.append(position, start + n)
+            latest = np.append(latest, max(self.clock_ms, 0))
+            clock_record, clock_time_ms = np.append(of_others, len(first)), np.append(clock_time_ms, ENDED_CLOCK_MS)
+            self._position += 1
+        return Records(start, self._position, position, latest, own_rows, row_record, clock_record, clock_time_ms)
+
+
+def _check(config: Config, key: ModelKey) -> None:
+    fused = config.fused()
+    if fused is not None and fused.key == key:
+        raise HistoryError(
+            f"{key} is fused of calibrated scores, which files of raw scores do not have: replay the topic"
+            f" {config.topics.blocks} in place of them"
+        )
+    matching = [
+        model
+        for model in config.score_models()
+        if model.name in (None, key.model) and model.version in (None, key.version)
+    ]
+    if not matching:
+        known = ", ".join(f"{model.name or 'any'}/{model.version or 'any'}" for model in config.score_models())
+        raise HistoryError(f"the configuration has no score of {key}; it has scores of {known}")
+    for section, path in (("scores", config.scores.time.path), ("labels", config.labels.time.path)):
+        if path is None:
+            raise HistoryError(
+                f"{section}.time.path is not set, so the time at which the log took a record counts, which files do not"
+                " have: name the column of the time"
+            )
+
+
+def _wanted_scores(config: Config, key: ModelKey) -> list[Wanted]:
+    scores = config.scores
+    wanted = [Wanted(scores.id, "text")]
+    if scores.time.path is not None:
+        wanted.append(Wanted(scores.time.path, "time"))
+    for model in config.score_models():
+        needed = model.name in (None, key.model)
+        wanted.append(Wanted(model.score_path, "number", needed))
+        wanted += [Wanted(path, "name", needed) for path in (model.name_path, model.version_path) if path is not None]
+    if scores.unit is not None:
+        wanted.append(Wanted(scores.unit, "text"))
+    if scores.keep_rate is not None:
+        wanted.append(Wanted(scores.keep_rate, "number"))
+    wanted += [Wanted(path, "text") for path in scores.attributes.values()]
+    return [*wanted, Wanted(OUTPUT_FIELD, "number", required=False)]
+
+
+def _wanted_labels(config: Config) -> list[Wanted]:
+    labels = config.labels
+    wanted = [Wanted(labels.id, "text"), Wanted(labels.label, "number")]
+    if labels.time.path is not None:
+        wanted.append(Wanted(labels.time.path, "time"))
+    return wanted if labels.model is None else [*wanted, Wanted(labels.model, "name", required=False)]
+
+
+def _identity(files: Sequence[DataFile]) -> str:
+    """Of the files, in place of the id of a topic."""
+    state = blake2b(digest_size=8)
+    for file in files:
+        state.update(f"{Path(file.name).name}\0{file.path.stat().st_size}\0".encode())
+    return f"files-{state.hexdigest()}"
+
+
+def _named(files: Sequence[DataFile]) -> str:
+    names = [file.name for file in files[:_MOST_NAMED]]
+    more = len(files) - len(names)
+    return ", ".join(names) + (f" and {more:,} more" if more else "")
+
+
+def _warnings(what: str, report: SideReport) -> Iterator[str]:
+    if report.rejected:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.rejected.most_common())
+        examples = "".join(f"\n  {example}" for example in report.examples)
+        yield f"{what}: {report.rejected.total():,} of {report.read:,} rows are left out: {reasons}{examples}"
+    for kind, count in sorted(report.odd.items()):
+        if count:
+            yield f"{what}: {count:,} times {kind}"
+    for first, last in report.missing_days():
+        days = f"{_EPOCH + timedelta(first)}" + ("" if first == last else f" to {_EPOCH + timedelta(last)}")
+        yield f"{what}: no row on {days}"

@@ -1,0 +1,259 @@
+"""Files of scores or labels, one after the other, as rows of a fixed width.
+
+Parquet and CSV are read as columns, by DuckDB; NDJSON line by line.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.backtest.file_reading_packed import UNPACK, UNREADABLE, lines
+from stream_calib.backtest.file_reading_rows import Read, SideReport
+from stream_calib.backtest.file_reading_values import CellKind, Column, Columns, Role
+from stream_calib.backtest.tables import Field, Table, name_literal
+from stream_calib.backtest.tables_duckdb import matching_files, open_files, readable
+from stream_calib.errors import HistoryError
+
+if TYPE_CHECKING:
+    import duckdb
+
+Kind: TypeAlias = Literal["parquet", "csv", "ndjson"]
+
+STANDARD_INPUT = "-"
+_KINDS: dict[str, Kind] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "ndjson",
+}
+_BATCH_ROWS, _BATCH_LINES = 1 << 17, 5_000
+_UNPACKED_BY_DUCKDB = ("", ".gz", ".zst")
+_COPIED_BYTES = 1 << 20
+
+
+class Wanted(NamedTuple):
+    """A column to be read."""
+
+    path: str
+    role: Role
+    required: bool = True
+    """False: a file may be without it."""
+
+
+class ColumnReader(Protocol):
+    """Reads rows of Parquet and CSV."""
+
+    def read(self, n: int, columns: Columns) -> Read:
+        """The n rows of the columns."""
+
+
+class LineReader(Protocol):
+    """Reads lines of NDJSON."""
+
+    def read(self, values: Sequence[bytes]) -> Read:
+        """The values of some records."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file to read."""
+
+    path: Path
+    """Where its bytes are."""
+    name: str
+    """In words for people."""
+    kind: Kind
+    packing: str
+    """Suffix of the packing; "" where it is not packed."""
+
+
+class SideFiles:
+    """The files of one side (scores, or labels), to be read once."""
+
+    def __init__(
+        self,
+        files: Sequence[DataFile],
+        wanted: Sequence[Wanted],
+        columns: ColumnReader,
+        values: LineReader,
+        max_line_bytes: int,
+    ) -> None:
+        self.files = files
+        self.report = SideReport()
+        self._rows_in_all = 0
+        self._wanted, self._columns, self._values, self._max_line_bytes = wanted, columns, values, max_line_bytes
+
+    def rows_in_all(self) -> int:
+        """As far as that is known: of Parquet, once `rows` has begun."""
+        return self._rows_in_all
+
+    def rows(self, connection: duckdb.DuckDBPyConnection) -> Iterator[NDArray[np.void]]:
+        """The rows of all files in their order. Raises HistoryError where a file cannot be read (on)."""
+        for file in self.files:
+            read = self._of_lines(file) if file.kind == "ndjson" else self._of_columns(file, connection)
+            for found, places in read:
+                self.report.take(found, file.name, places)
+                if len(found.rows):
+                    yield found.rows
+
+    def _of_columns(
+        self, file: DataFile, connection: duckdb.DuckDBPyConnection
+    ) -> Iterator[tuple[Read, Sequence[int]]]:
+        with tempfile.NamedTemporaryFile(prefix="stream-calib-", suffix=".csv") as unpacked:
+            path = file.path
+            if file.packing not in _UNPACKED_BY_DUCKDB:
+                _unpack(file, unpacked)
+                path = Path(unpacked.name)
+            table = open_files(connection, [path])
+            chosen = _chosen(table, self._wanted)
+            before = 0
+            with readable(file.name):
+                for batch in _record_batches(connection, table, chosen):
+                    n = batch.num_rows
+                    yield self._columns.read(n, _columns_of(batch, chosen)), range(before + 1, before + n + 1)
+                    before += n
+
+    def _of_lines(self, file: DataFile) -> Iterator[tuple[Read, Sequence[int]]]:
+        line = 0
+        try:
+            with file.path.open("rb") as raw:
+                content: Any = UNPACK[file.packing](raw) if file.packing else raw
+                read = lines(content, self._max_line_bytes)
+                while chunk := list(islice(read, _BATCH_LINES)):
+                    line = chunk[-1][0]
+                    yield self._values.read([value for _, value in chunk]), [at for at, _ in chunk]
+        except UNREADABLE as error:
+            raise HistoryError(f"{file.name}: cannot be read on after line {line}: {error}") from error
+
+
+class _Chosen(NamedTuple):
+    path: str
+    role: Role
+    sql: str
+    absent_sql: str | None
+    kind: CellKind
+    type: str
+
+
+def _chosen(table: Table, wanted: Sequence[Wanted]) -> list[_Chosen]:
+    """What to select of the table for each column that it has. Raises HistoryError where a required one is missing."""
+    found = []
+    for path, role, required in dict.fromkeys(wanted):
+        if not required and path not in table.fields:
+            continue
+        field = table.field(path)
+        sql, kind = _selected(field, role)
+        absent_sql = f"{field.sql} IS NULL" if field.kind == "cell" else None
+        if field.sql != name_literal(path):  # a member of a struct, which may be null itself
+            absent_sql = f"{table.fields[path.rpartition('.')[0]].sql} IS NULL"
+        found.append(_Chosen(path, role, sql, absent_sql, kind, field.type))
+    return found
+
+
+def _selected(field: Field, role: Role) -> tuple[str, CellKind]:
+    sql = field.sql
+    if field.kind == "cell":
+        return sql, "cell"
+    if field.kind == "text":
+        return f"CAST({sql} AS VARCHAR)", "text"
+    if field.kind == "boolean":
+        return sql, "boolean"
+    if role == "time" and field.kind in ("timestamp", "zoned", "date"):
+        return sql, "instant"
+    if role == "text" and (field.kind in ("integer", "date") or field.type.endswith(",0)")):
+        return f"CAST({sql} AS VARCHAR)", "text"
+    if field.kind == "float" or (field.kind == "integer" and "HUGE" not in field.type):
+        return sql, "number"
+    if field.kind == "integer":
+        return f"CAST({sql} AS DOUBLE)", "number"
+    if field.kind == "decimal":
+        return sql, "decimal"
+    return f"CASE WHEN {sql} IS NULL THEN NULL ELSE true END", "unusable"
+
+
+def _record_batches(connection: duckdb.DuckDBPyConnection, table: Table, chosen: Sequence[_Chosen]) -> Iterator[Any]:
+    """pyarrow.RecordBatch of the chosen columns, and behind them where those are absent."""
+    selected = [c.sql for c in chosen] + [c.absent_sql for c in chosen if c.absent_sql]
+    names = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(selected))
+    relation = connection.sql(f"SELECT {names} FROM {table.sql}")
+    # Before DuckDB 1.5 it has the other name.
+    read = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader
+    yield from read(_BATCH_ROWS)
+
+
+def _columns_of(batch: Any, chosen: Sequence[_Chosen]) -> dict[tuple[str, Role], Column]:
+    columns: dict[tuple[str, Role], Column] = {}
+    behind = len(chosen)
+    for i, (path, role, _, absent_sql, kind, type_text) in enumerate(chosen):
+        absent = None
+        if absent_sql is not None:
+            absent = batch.column(behind).to_numpy(zero_copy_only=False)
+            behind += 1
+        columns[path, role] = Column(path, kind, batch.column(i), type_text, absent)
+    return columns
+
+
+# --- which files
+
+
+def data_files(paths: Sequence[Path], spooled: list[IO[bytes]]) -> list[DataFile]:
+    """The files of the paths, which may have wildcards, in order; `-` is NDJSON or CSV from the standard input, which
+    is copied to a temporary file, put into `spooled`. Raises HistoryError where there is none, or of no kind that is
+    read here."""
+    found = []
+    for path in paths:
+        if str(path) == STANDARD_INPUT:
+            found.append(_standard_input(spooled))
+            continue
+        for file in matching_files(str(path)):
+            found.append(_data_file(Path(file)))
+    return found
+
+
+def _data_file(path: Path) -> DataFile:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packing = suffixes.pop() if suffixes and suffixes[-1] in UNPACK else ""
+    kind = _KINDS.get(suffixes[-1] if suffixes else "")
+    if kind is None or (kind == "parquet" and packing):
+        raise HistoryError(
+            f"{path}: of no kind that is read here; name it .parquet, or .csv, .ndjson, .jsonl or .json (an object a"
+            f" line), these also packed {', '.join(UNPACK)}, or convert it"
+        )
+    return DataFile(path, str(path), kind, packing)
+
+
+def _standard_input(spooled: list[IO[bytes]]) -> DataFile:
+    copy = tempfile.NamedTemporaryFile(prefix="stream-calib-", suffix=".csv")  # noqa: SIM115  # closed with the feed
+    spooled.append(copy)
+    while part := sys.stdin.buffer.read(_COPIED_BYTES):
+        copy.write(part)
+    copy.seek(0)
+    begin = copy.read(1_000).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not begin:
+        raise HistoryError("standard input: is empty; pipe NDJSON, or CSV with a header line, into it")
+    copy.flush()
+    return DataFile(Path(copy.name), "standard input", "ndjson" if begin[:1] == b"{" else "csv", "")
+
+
+def _unpack(file: DataFile, into: IO[bytes]) -> None:
+    """Raises HistoryError where the file is damaged or cut off."""
+    try:
+        with file.path.open("rb") as raw:
+            content: Any = UNPACK[file.packing](raw)
+            while part := content.read(_COPIED_BYTES):
+                into.write(part)
+        into.flush()
+    except UNREADABLE as error:
+        raise HistoryError(f"{file.name}: cannot be unpacked: {error}") from error
