@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from stream_calib.backtest.document import BacktestDocument, Interval, PolicyFigures
 
@@ -38,10 +39,10 @@ def table_of(document: BacktestDocument) -> Table:
     return table
 
 
-def _row(line: PolicyFigures, *, is_raw: bool) -> Sequence[str]:
+def _row(line: PolicyFigures, *, is_raw: bool) -> Sequence[str | Text]:
     own = ["-"] * 3 if is_raw else [str(line.alarms), f"{line.published}/{line.refits}", f"{line.staleness_hours:.0f}"]
     return [
-        line.policy,
+        Text(line.policy),
         f"{line.log_loss.value:.5f}",
         "-" if line.log_loss_difference is None else _thousandths(line.log_loss_difference),
         f"{100 * line.debiased_ece.value:.2f}",

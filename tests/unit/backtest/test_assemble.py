@@ -121,12 +121,14 @@ def test_the_table_within_80_columns() -> None:
     long = 'max_age=12h psi_threshold=.2 triggers=["psi","age"]'
     made = [
         outcome("current", losses, refits=[refit(day) for day in range(DAYS)], alarms=[alarm("psi", 3)]),
+        outcome("[red]x", losses),
         outcome(long, losses - 0.5 + 0.2 * random.normal(size=DAYS)),
     ]
     lines = printed(assemble(HISTORY, made, "current"))
     text = "\n".join(lines)
     assert "…" not in text
     assert max(map(len, lines)) <= 80
+    assert "[red]x" in text  # no markup
     for word in ("policy", "log-loss", "difference", "ECE %", "worst %", "alarms", "refits", "age h", "40/40"):
         assert word in text
     places = [
