@@ -29,8 +29,6 @@ from stream_calib.windows.shard_store import (
     ShardStore,
 )
 
-MAX_OPERATIONS = 500
-"""Of one script call: it keeps a call within a few milliseconds."""
 _MAX_ROUNDS = 1_000
 _REGISTRATIONS = 5
 
@@ -85,12 +83,13 @@ class Intake:
     def apply(self, batches: Sequence[InputBatch], to: Iterable[int] | None = None) -> dict[str, Mark]:
         """Applies the batches (one an input) to every shard, or to these. Inputs that must be rewound -> where to."""
         rewinds: dict[str, Mark] = {}
+        most = self._shards.operations_a_call
         todo: dict[int, dict[str, int]] = {
             shard: {batch.input_key: batch.start for batch in batches}
             for shard in (range(self._shards.count) if to is None else to)
         }
         for _ in range(_MAX_ROUNDS):
-            calls = [call for shard, starts in todo.items() for call in _calls(shard, batches, starts)]
+            calls = [call for shard, starts in todo.items() for call in _calls(shard, batches, starts, most)]
             if not calls:
                 return rewinds
             answers = self._shards.apply(calls, self.inputs)
@@ -113,14 +112,14 @@ def _starts(batches: Sequence[InputBatch], marks: dict[str, Mark], rewinds: dict
     return starts
 
 
-def _calls(shard: int, batches: Sequence[InputBatch], starts: dict[str, int]) -> Iterator[ShardCall]:
-    """The shard's part of the batches from `starts` on, cut between records into calls of about MAX_OPERATIONS."""
+def _calls(shard: int, batches: Sequence[InputBatch], starts: dict[str, int], most: int) -> Iterator[ShardCall]:
+    """The shard's part of the batches from `starts` on, cut between records into calls of about `most` operations."""
     parts = [_Part(shard, batch, starts[batch.input_key]) for batch in batches if batch.input_key in starts]
     operations = [part.operations for part in parts]
     if not parts:
         return
     before = np.cumsum(np.concatenate([[0], *operations]))[:-1]
-    group = before // MAX_OPERATIONS
+    group = before // most
     offsets = np.cumsum([0, *(len(o) for o in operations)])
     bounds = [group[offsets[i] : offsets[i + 1]] for i in range(len(parts))]
     last = int(group[-1]) if len(group) else 0

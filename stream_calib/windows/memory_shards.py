@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.errors import PaneGoneError
 from stream_calib.windows.clocks import least_of_all
-from stream_calib.windows.join_entry import Outcome, Version, best_label, outcome
 from stream_calib.windows.panes import PaneSettings
-from stream_calib.windows.row_codec import decode_rows, encode_rows
+from stream_calib.windows.plain_join import PlainJoin
+from stream_calib.windows.shard_join import ShardJoin
 from stream_calib.windows.shard_store import (
     LABEL_CLASSES,
     Entry,
@@ -30,28 +31,26 @@ from stream_calib.windows.shard_store import (
     ShardStore,
 )
 
-_COUNTED = {
-    Outcome.MATCHED: "matched",
-    Outcome.LEAKED: "label_leaked",
-    Outcome.BEYOND_HORIZON: "label_beyond_horizon",
-}
+Rows = TypeVar("Rows", ScoreRows, LabelRows)
 
 
 @dataclass
 class _Shard:
+    join: ShardJoin
     marks: dict[str, Mark] = field(default_factory=dict)
-    predictions: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
-    """fingerprint -> pane -> score time of the winner."""
-    versions: dict[int, list[Version]] = field(default_factory=lambda: defaultdict(list))
-    """fingerprint -> one for each delivery, until no pane can need it."""
-    rows: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     counts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """But for those that the join has."""
     entries: dict[str, dict[int, Entry]] = field(default_factory=lambda: defaultdict(dict))
     removed: int = -1
     origin: int | None = None
     last: int | None = None
     registered: tuple[int, int] = (0, 0)
     """Numbers of score and label inputs."""
+
+    def all_counts(self) -> Iterator[tuple[tuple[str, int], int]]:
+        """Kind and pane -> how many."""
+        yield from self.counts.items()
+        yield from self.join.counts().items()
 
     def note_inputs(self, inputs: Inputs | None) -> None:
         if inputs is not None:
@@ -71,7 +70,11 @@ class MemoryShards(ShardStore):
 
     def __init__(self, count: int, settings: PaneSettings) -> None:
         super().__init__(count, settings)
-        self._shards = [_Shard() for _ in range(count)]
+        self._shards = [_Shard(self._join()) for _ in range(count)]
+
+    def _join(self) -> ShardJoin:
+        """A new one, for a shard."""
+        return PlainJoin(self.settings)
 
     def register(self, marks: Mapping[str, Mark], inputs: Inputs | None = None) -> None:
         for shard in self._shards:
@@ -81,7 +84,7 @@ class MemoryShards(ShardStore):
 
     def restart_wiped(self, shard: int, marks: Mapping[str, Mark], origin: int, inputs: Inputs | None = None) -> None:
         if not self._shards[shard].marks:
-            fresh = self._shards[shard] = _Shard(removed=origin, origin=origin)
+            fresh = self._shards[shard] = _Shard(self._join(), removed=origin, origin=origin)
             self._register(fresh, marks, origin)
             fresh.note_inputs(inputs)
 
@@ -125,29 +128,19 @@ class MemoryShards(ShardStore):
 
     def _scores(self, shard: _Shard, rows: ScoreRows) -> None:
         panes = rows.event_time_ms // self.settings.pane_ms
-        for pane in np.unique(panes).tolist():
+        for pane, n in _numbers(panes):
             shard.last = pane if shard.last is None else max(shard.last, pane)
-            if pane <= shard.removed:
-                continue
-            mine = rows.take(np.flatnonzero(panes == pane))
-            shard.rows[pane].append(encode_rows(mine))
-            shard.counts["accepted", pane] += len(mine)
-            for fingerprint, time in zip(mine.fingerprint.tolist(), mine.event_time_ms.tolist(), strict=True):
-                known = shard.predictions[fingerprint]
-                before = dict(known)
-                known[pane] = min(time, known.get(pane, time))
-                self._rematch(shard, fingerprint, before)
+            if pane > shard.removed:
+                shard.counts["accepted", pane] += n
+        if len(kept := _kept(rows, panes, shard.removed)):
+            shard.join.add_scores(kept)
 
     def _labels(self, shard: _Shard, rows: LabelRows, later: int) -> None:
-        from_ms = [0] * len(rows) if rows.from_ms is None else rows.from_ms.tolist()
-        columns = (rows.fingerprint.tolist(), rows.event_time_ms.tolist(), rows.code.tolist(), from_ms)
-        for fingerprint, *facts in zip(*columns, strict=True):
-            version = Version(*facts)
-            pane = version.time_ms // self.settings.pane_ms
-            self._count(shard, "labels", pane, 1, later)
-            if pane > shard.removed:
-                self._note(shard, version, shard.predictions.get(fingerprint, {}), 1)
-                shard.versions[fingerprint].append(version)
+        panes = rows.event_time_ms // self.settings.pane_ms
+        for pane, n in _numbers(panes):
+            self._count(shard, "labels", pane, n, later)
+        if len(kept := _kept(rows, panes, shard.removed)):
+            shard.join.add_labels(kept)
 
     def _later_pane(self, shard: _Shard, inputs: Inputs) -> int:
         """A pane that no closer can have matured: the shard's own score watermark has not reached its end."""
@@ -160,17 +153,6 @@ class MemoryShards(ShardStore):
             shard.counts[kind, pane] += n
         elif shard.origin is None or pane > shard.origin:
             shard.counts["label_after_mature" if kind == "labels" else kind, later] += n
-
-    def _note(self, shard: _Shard, version: Version, predictions: Mapping[int, int], n: int) -> None:
-        kind = _COUNTED.get(outcome(version, predictions.values(), self.settings.horizon_ms))
-        pane = version.time_ms // self.settings.pane_ms
-        if kind is not None and pane > shard.removed:
-            shard.counts[kind, pane] += n
-
-    def _rematch(self, shard: _Shard, fingerprint: int, before: Mapping[int, int]) -> None:
-        for version in shard.versions.get(fingerprint, ()):
-            self._note(shard, version, before, -1)
-            self._note(shard, version, shard.predictions[fingerprint], 1)
 
     def _admit(self, number: int, pane: int, guard: ReadGuard) -> dict[str, int] | None:
         """The cut, None for "not yet"; PaneGoneError as in lua/clocks.lua (admit)."""
@@ -198,7 +180,7 @@ class MemoryShards(ShardStore):
 
     def read_rows(self, shard: int, pane: int, guard: ReadGuard) -> PaneRows | None:
         cut = self._admit(shard, pane, guard)
-        return None if cut is None else PaneRows(decode_rows(self._shards[shard].rows.get(pane, [])), cut)
+        return None if cut is None else PaneRows(self._shards[shard].join.rows(pane), cut)
 
     def read_labels(
         self, shard: int, pane: int, guard: ReadGuard, fingerprint: NDArray[np.uint64], event_time_ms: NDArray[np.int64]
@@ -206,16 +188,14 @@ class MemoryShards(ShardStore):
         cut = self._admit(shard, pane, guard)
         if cut is None:
             return None
-        versions, horizon = self._shards[shard].versions, self.settings.horizon_ms
-        pairs = zip(fingerprint.tolist(), event_time_ms.tolist(), strict=True)
-        return np.array([best_label(versions.get(f, ()), t, horizon) for f, t in pairs], dtype=np.uint8), cut
+        return self._shards[shard].join.best(fingerprint, event_time_ms), cut
 
     def read_counters(self, shard: int, pane: int, guard: ReadGuard) -> PaneCounters | None:
         cut = self._admit(shard, pane, guard)
         if cut is None:
             return None
         state = self._shards[shard]
-        counts = {kind: n for (kind, p), n in state.counts.items() if p == pane and n}
+        counts = {kind: n for (kind, p), n in state.all_counts() if p == pane and n}
         entries = {}
         for input_key in (*guard.inputs.scores, *guard.inputs.labels):
             reached = [entry for p, entry in state.entries[input_key].items() if p >= pane]
@@ -234,7 +214,7 @@ class MemoryShards(ShardStore):
     def _counts(self, wanted: Callable[[int], bool]) -> dict[str, int]:
         total = Counter[str]()
         for shard in self._shards:
-            for (kind, p), n in shard.counts.items():
+            for (kind, p), n in shard.all_counts():
                 total[kind] += n if wanted(p) else 0
         return {kind: n for kind, n in total.items() if n}
 
@@ -251,21 +231,10 @@ class MemoryShards(ShardStore):
             # A pane that a wiped shard answers as gone was read before the wipe; it must still be dropped.
             pass
         low = state.low(guard.inputs.scores, self.settings.score_lateness_ms, {})
-        for fingerprint in list(state.predictions):
-            state.predictions[fingerprint].pop(pane, None)
-            if not state.predictions[fingerprint]:
-                del state.predictions[fingerprint]
-        for fingerprint in list(state.versions):
-            if fingerprint not in state.predictions:
-                kept = [v for v in state.versions[fingerprint] if v.time_ms > low]
-                if kept:
-                    state.versions[fingerprint] = kept
-                else:
-                    del state.versions[fingerprint]
+        state.join.remove(pane, low)
         for reached in [p for entries in state.entries.values() for p in entries if p <= pane]:
             for entries in state.entries.values():
                 entries.pop(reached, None)
-        state.rows.pop(pane, None)
         state.removed = pane
         later = self._later_pane(state, guard.inputs)
         if recorded is not None:
@@ -275,3 +244,15 @@ class MemoryShards(ShardStore):
         for key in [k for k in state.counts if k[1] == pane]:
             del state.counts[key]
         return True
+
+
+def _numbers(panes: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Pane -> how many are of it, for the distinct ones in order."""
+    found, n = np.unique(panes, return_counts=True)
+    return list(zip(found.tolist(), n.tolist(), strict=True))
+
+
+def _kept(rows: Rows, panes: NDArray[np.int64], removed: int) -> Rows:
+    """The rows of panes after `removed`."""
+    kept = panes > removed
+    return rows if kept.all() else rows.take(np.flatnonzero(kept))

@@ -200,7 +200,7 @@ class ReadGuard:
 
 class PaneRows(NamedTuple):
     rows: ScoreRows
-    """All accepted rows of the pane, duplicates too."""
+    """All accepted rows of the pane, duplicates too, in any order."""
     cut: dict[str, int]
     """Next position of each excluded input."""
 
@@ -215,6 +215,9 @@ class PaneCounters(NamedTuple):
 
 class ShardStore(ABC):
     """The S shards of one model key. Raises StateUnavailableError when the store is away."""
+
+    operations_a_call = 500
+    """Rows and labels that one call should bring to a shard at most: a script call takes a few milliseconds."""
 
     def __init__(self, count: int, settings: PaneSettings) -> None:
         self.count = count

@@ -1,9 +1,10 @@
-"""The two implementations of the shard and state ports, with what only tests do to them: copy, roll back, wipe."""
+"""The implementations of the shard and state ports, with what only tests do to them: copy, roll back, wipe."""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sized
 from typing import Any
 
@@ -11,9 +12,12 @@ import pytest
 
 from stream_calib.events.contracts import ModelKey
 from stream_calib.redis_clients import RedisClient
+from stream_calib.windows.column_join import ColumnJoin
+from stream_calib.windows.column_shards import ColumnShards
 from stream_calib.windows.memory_shards import MemoryShards
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.panes import PaneSettings
+from stream_calib.windows.plain_join import PlainJoin
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
 from stream_calib.windows.shard_store import ShardStore
@@ -50,8 +54,10 @@ class Backend(ABC):
 
 
 class MemoryBackend(Backend):
+    made: type[MemoryShards] = MemoryShards
+
     def shards(self, count: int, settings: PaneSettings) -> ShardStore:
-        return MemoryShards(count, settings)
+        return self.made(count, settings)
 
     def state(self) -> StateStore:
         return MemoryState()
@@ -62,7 +68,7 @@ class MemoryBackend(Backend):
 
     def put_shard(self, shards: ShardStore, shard: int, copied: Any) -> None:
         assert isinstance(shards, MemoryShards)
-        fresh = MemoryShards(1, shards.settings)._shards[0]
+        fresh = self.made(1, shards.settings)._shards[0]
         shards._shards[shard] = fresh if copied is None else copy.deepcopy(copied)
 
     def copy_state(self, state: StateStore) -> Any:
@@ -74,8 +80,15 @@ class MemoryBackend(Backend):
     def size(self, shards: ShardStore, shard: int) -> int:
         assert isinstance(shards, MemoryShards)
         s = shards._shards[shard]
-        parts: list[Sized] = [s.predictions, s.versions, s.rows, +s.counts, *s.entries.values()]
+        join = s.join
+        assert isinstance(join, PlainJoin | ColumnJoin)
+        counts = +s.counts, +Counter(join.counts())
+        parts: list[Sized] = [join._predictions, join._versions, join._rows, *counts, *s.entries.values()]
         return sum(len(part) for part in parts)
+
+
+class ColumnBackend(MemoryBackend):
+    made = ColumnShards
 
 
 class RedisBackend(Backend):
@@ -136,13 +149,14 @@ class RedisBackend(Backend):
 
 
 BACKENDS = ["memory", *(pytest.param(kind, marks=pytest.mark.services) for kind in ("redis", "cluster"))]
+"""Of states; of shards there is one more."""
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=["columns", *BACKENDS])
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """Each implementation, empty."""
-    if request.param == "memory":
-        yield MemoryBackend()
+    if request.param in ("memory", "columns"):
+        yield MemoryBackend() if request.param == "memory" else ColumnBackend()
         return
     yield RedisBackend(request.getfixturevalue(f"{request.param}_client"))
 

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from tests.windows.backends import Backend, MemoryBackend, RedisBackend, redis_backend
+from tests.windows.backends import Backend, ColumnBackend, MemoryBackend, RedisBackend, redis_backend
 from tests.windows.expectation import check_world
 from tests.windows.logs import generate
 from tests.windows.simulation import KEEPING, LOSING, World
@@ -41,6 +41,12 @@ def one(seed: int, backend: Backend, *, steps: int = 70) -> World:
 def test_memory(seeds: range) -> None:
     for seed in seeds:
         one(seed, MemoryBackend())
+
+
+@pytest.mark.parametrize("seeds", [range(i, i + 5) for i in range(2_000, 2_010, 5)], ids=str)
+def test_columns(seeds: range) -> None:
+    for seed in seeds:
+        one(seed, ColumnBackend())
 
 
 @pytest.mark.parametrize("seeds", [range(i, i + 6) for i in range(1_000, 1_030, 6)], ids=str)

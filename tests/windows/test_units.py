@@ -151,9 +151,8 @@ def test_the_calls_of_a_batch_give_each_shard_each_record_once(log: list[Item], 
 
     store.apply = noting  # type: ignore[method-assign, assignment]  # an instance of this test's own
     given_batch = batch(S, log, Mark(0, None), count, SETTINGS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stream_calib.windows.intake.MAX_OPERATIONS", most)
-        assert Intake(store, lambda: inputs_of([S])).apply([given_batch]) == {}
+    store.operations_a_call = most
+    assert Intake(store, lambda: inputs_of([S])).apply([given_batch]) == {}
     for shard in range(count):
         mine = [call for call in calls if call.shard == shard]
         advances = [call.advances[S] for call in mine]
