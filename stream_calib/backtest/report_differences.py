@@ -9,7 +9,7 @@ from stream_calib.pages.svg import Drawing, Scale, element, signed
 from stream_calib.pages.texts import shortened, signed_text
 
 MOST_DRAWN = 25
-_WIDTH, _ROW, _TOP, _LONGEST_NAME, _LETTER = 860.0, 22.0, 22.0, 44, 6.6
+_WIDTH, _ROW, _TOP, _LONGEST_NAME, _LETTER = 860.0, 22.0, 22.0, 44, 7.8
 
 
 def difference_chart(shown: Chosen) -> Drawing:

@@ -117,7 +117,7 @@ def _current(shown: Chosen) -> Statement:
     share = signed_percent_text(change / raw.log_loss.value, 1) if raw.log_loss.value > 0 else NONE
     text = (
         f"It {verb} the log-loss from {figure_text(raw.log_loss.value)} to {figure_text(figures.log_loss.value)}"
-        f" ({share}{_interval(raw.log_loss_difference, ', raw less current ')}), the typical error from"
+        f" ({share}{_interval(raw.log_loss_difference, '; saved a row, with 95 %: ')}), the typical error from"
         f" {_points(raw.debiased_ece.value)} to {_points(figures.debiased_ece.value)}, that of the worst group from"
         f" {_percent(raw.worst_group_error_percent)} to {_percent(figures.worst_group_error_percent)}. It published"
         f" {count_text(figures.published)} of {count_text(figures.refits)} refits, and opened"
@@ -140,8 +140,8 @@ def _best(shown: Chosen) -> Statement:
     lead = shown.figures.log_loss.value - best.log_loss.value
     name = f"\N{LEFT DOUBLE QUOTATION MARK}{shortened(best.policy, _LONGEST_NAME)}\N{RIGHT DOUBLE QUOTATION MARK}"
     seen = (
-        f"{name} has the lowest log-loss, by {figure_text(lead, 5)} a row"
-        f"{_interval(difference, ', current less best ', negated=True)}"
+        f"{name} has the lowest log-loss, {figure_text(lead, 5)} a row less than the current one has"
+        f"{_interval(_negated(difference), '; with 95 %: ')}"
     )
     optimism = shown.document.optimism
     picked = "" if optimism is None else figure_text(max(optimism.optimism, 0.0), 5)
@@ -186,13 +186,16 @@ def _others(n: int) -> str:
     return f"{n:,} other policies" if n > 1 else "the one other policy"
 
 
-def _interval(interval: Interval | None, lead: str, negated: bool = False) -> str:
-    """` (with 95 % ... to ...)`, or empty."""
-    if interval is None or interval.low is None or interval.high is None:
-        return ""
-    if negated:
-        interval = Interval(-interval.value, -interval.high, -interval.low)
-    return f"{lead}with 95 %: {interval_text(interval, 5, signed=True)}"
+def _interval(saved: Interval | None, lead: str) -> str:
+    """The lead and `+0.00010 to +0.00020`; empty where it is unknown."""
+    text = "" if saved is None else interval_text(saved, 5, signed=True)
+    return f"{lead}{text}" if text else ""
+
+
+def _negated(one: Interval | None) -> Interval | None:
+    if one is None or one.low is None or one.high is None:
+        return None
+    return Interval(-one.value, -one.high, -one.low)
 
 
 def _points(share: float) -> str:

@@ -101,7 +101,7 @@ def _policy_row(figures: PolicyFigures, overrides: dict[str, str], shown: Chosen
     return PolicyRow(
         "raw score" if raw else shortened(figures.policy, _LONGEST_NAME),
         marks,
-        shortened(", ".join(f"{key} = {value}" for key, value in sorted(overrides.items())), _LONGEST_TEXT),
+        shortened(", ".join(f"{key}={value}" for key, value in sorted(overrides.items())), _LONGEST_TEXT),
         _figure(figures.log_loss),
         _difference(figures.log_loss_difference),
         _figure(figures.brier),
@@ -110,7 +110,7 @@ def _policy_row(figures: PolicyFigures, overrides: dict[str, str], shown: Chosen
         f"{figure_text(figures.worst_group_error_percent, 1)}\N{NO-BREAK SPACE}%",
         NONE if raw else count_text(figures.alarms),
         NONE if raw else count_text(figures.refits),
-        NONE if raw else count_text(figures.published),
+        "" if raw else count_text(figures.published),
         NONE if raw else figure_text(figures.staleness_hours, 1),
         percent_text(figures.coverage),
     )
@@ -239,12 +239,19 @@ def alarm_rows(spans: Sequence[AlarmSpan]) -> list[AlarmRow]:
     ]
 
 
+class AfterText(NamedTuple):
+    value: str
+    """`after 1.5 days`."""
+    at: str
+    """`2013-06-02 12:00`."""
+
+
 class DetectionRow(NamedTuple):
     injected: str
     start: str
-    noticed: str
+    noticed: AfterText
     by: str
-    refit: str
+    refit: AfterText
     untouched: str
     injected_loss: str
     difference: str
@@ -270,12 +277,11 @@ def _losses_of(one: Detection) -> tuple[str, str, str]:
     return shown[0], shown[1], NONE if before is None or after is None else signed_text(after - before)
 
 
-def _after(from_ms: int, at_ms: int | None, never: str) -> str:
-    """`after 1.5 days (2013-06-02 12:00)`."""
+def _after(from_ms: int, at_ms: int | None, never: str) -> AfterText:
     if at_ms is None:
-        return never
+        return AfterText(never, "")
     hours = (at_ms - from_ms) / 3_600_000
-    return f"after {f'{hours:.0f} hours' if hours < 48 else f'{hours / 24:.1f} days'} ({minute_text(at_ms)})"
+    return AfterText(f"after {hours:.0f} hours" if hours < 48 else f"after {hours / 24:.1f} days", minute_text(at_ms))
 
 
 def facts(document: BacktestDocument, current: PolicyOutcome) -> list[tuple[str, str]]:

@@ -79,12 +79,12 @@ def test_the_summary_says_what_the_table_says(result: BacktestDocument, page: st
     assert f"lowered the log-loss from {result.raw.log_loss.value:.4f} to {current.log_loss.value:.4f}" in text
     lead = current.log_loss.value - best.log_loss.value
     assert "Is another policy better? Yes, beyond chance:" in text
-    assert f"has the lowest log-loss, by {lead:.5f} a row" in text
+    assert f"has the lowest log-loss, {lead:.5f} a row less than the current one has" in text
     difference = best.log_loss_difference
     assert difference is not None
     assert difference.low is not None
     assert difference.high is not None
-    assert f"current less best with 95 %: +{-difference.high:.5f} to +{-difference.low:.5f}" in text
+    assert f"; with 95 %: +{-difference.high:.5f} to +{-difference.low:.5f}" in text
     days = sum(day.scored for day in result.outcomes[0].days)
     assert f"{days:,} scores of 1 January 2013 to 2 November 2013 from files scores.parquet" in text
 
