@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO
@@ -16,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.backtest.feed import Feed, FeedBatch
+from stream_calib.backtest.file_feed_input import FileInput
 from stream_calib.backtest.file_feed_order import TimeOrder
-from stream_calib.backtest.file_reading import DataFile, SideFiles, Wanted, data_files
+from stream_calib.backtest.file_reading import SideFiles
 from stream_calib.backtest.file_reading_labels import LabelReader
 from stream_calib.backtest.file_reading_lines import LabelLines, ScoreLines
+from stream_calib.backtest.file_reading_names import DataFile, data_files
 from stream_calib.backtest.file_reading_rows import LABEL_ROW, SCORE_ROW, SideReport, Signatures
 from stream_calib.backtest.file_reading_scores import ScoreReader
 from stream_calib.backtest.tables_duckdb import connect
@@ -27,13 +30,9 @@ from stream_calib.config import Config
 from stream_calib.errors import HistoryError
 from stream_calib.events.blocks import served_fixed_point
 from stream_calib.events.contracts import ModelKey
-from stream_calib.events.outputs import OUTPUT_FIELD
-from stream_calib.windows.input_batch import Records
-from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
+from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.shard_store import LabelRows, Mark, ScoreRows
 
-_ROWS_A_RECORD = 1_000
-"""As many as a block has at most."""
 _MOST_NAMED = 3
 _EPOCH = date(1970, 1, 1)
 
@@ -69,18 +68,16 @@ class FileFeed(Feed):
         self._settings, self._as_written = PaneSettings.of(config), as_written
         self._spooled: list[IO[bytes]] = []
         self._orders: list[TimeOrder] = []
-        self._connection = connect(threads)
         self._signatures = Signatures()
         score_files, label_files = data_files(scores, self._spooled), data_files(labels, self._spooled)
         if not score_files or not label_files:
             raise HistoryError("files of scores and files of labels are needed, at least one of each")
-        limit = config.records.max_record_bytes
+        open_engine, limit = partial(connect, threads), config.records.max_record_bytes
         self._score_reader = ScoreReader(config, key, self._signatures)
         self._score_lines = ScoreLines(config, key, self._signatures)
-        self._scores = SideFiles(score_files, _wanted_scores(config, key), self._score_reader, self._score_lines, limit)
-        self._labels = SideFiles(
-            label_files, _wanted_labels(config), LabelReader(config, key), LabelLines(config, key), limit
-        )
+        self._scores = SideFiles(score_files, open_engine, self._score_reader, self._score_lines, limit)
+        label_reader, label_lines = LabelReader(config, key), LabelLines(config, key)
+        self._labels = SideFiles(label_files, open_engine, label_reader, label_lines, limit)
         self._score_key = f"s:{_identity(score_files)}:0"
         self._label_key = f"l:{_identity(label_files)}:0"
         self._given = 0
@@ -120,13 +117,13 @@ class FileFeed(Feed):
         batch."""
         if self._as_written:
             inputs = [
-                _Input(self._score_key, self._scores.rows(self._connection.cursor()), SCORE_ROW, self._settings),
-                _Input(self._label_key, self._labels.rows(self._connection.cursor()), LABEL_ROW, self._settings),
+                FileInput(self._score_key, self._scores.rows(), SCORE_ROW, self._settings),
+                FileInput(self._label_key, self._labels.rows(), LABEL_ROW, self._settings),
             ]
         else:
             inputs = [
-                _Input(self._score_key, self._in_order(self._scores, SCORE_ROW), SCORE_ROW, self._settings),
-                _Input(self._label_key, self._in_order(self._labels, LABEL_ROW), LABEL_ROW, self._settings),
+                FileInput(self._score_key, self._in_order(self._scores, SCORE_ROW), SCORE_ROW, self._settings),
+                FileInput(self._label_key, self._in_order(self._labels, LABEL_ROW), LABEL_ROW, self._settings),
             ]
             self._check_accepted()
         while inputs:
@@ -141,7 +138,7 @@ class FileFeed(Feed):
     def progress(self) -> tuple[int, int]:
         """Rows read, and rows in all; while they are put in order, those of the files count half."""
         read = self._scores.report.read + self._labels.report.read
-        total = max(read, self._scores.rows_in_all() + self._labels.rows_in_all())
+        total = max(read, self._scores.rows_in_all + self._labels.rows_in_all)
         if self._as_written:
             return read, total
         return (read + min(self._given, read)) // 2, total
@@ -151,13 +148,14 @@ class FileFeed(Feed):
             order.close()
         for copy in self._spooled:
             copy.close()
-        self._connection.close()
+        self._scores.close()
+        self._labels.close()
 
     def _in_order(self, files: SideFiles, dtype: np.dtype[np.void]) -> Iterator[NDArray[np.void]]:
         order = TimeOrder(dtype)
         self._orders.append(order)
         try:
-            for rows in files.rows(self._connection.cursor()):
+            for rows in files.rows():
                 order.add(rows)
         except OSError as error:
             raise HistoryError(
@@ -178,7 +176,7 @@ class FileFeed(Feed):
                     f"{f': {reasons}' if reasons else ''}{others}; look at the paths and units of [{what}s]{examples}"
                 )
 
-    def _batch(self, one: _Input, rows: NDArray[np.void], *, is_last: bool) -> FeedBatch:
+    def _batch(self, one: FileInput, rows: NDArray[np.void], *, is_last: bool) -> FeedBatch:
         own = np.flatnonzero(rows["own"])
         kept = rows if len(own) == len(rows) else rows[own]
         time_ms, fingerprint = kept["time_ms"].copy(), kept["fingerprint"].copy()
@@ -198,47 +196,6 @@ class FileFeed(Feed):
             ("",),
         )
         return FeedBatch(one.key, one.records(rows, scores, is_last=is_last), values)
-
-
-class _Input:
-    """One side on its way: where it is, and its clock."""
-
-    def __init__(
-        self, key: str, pieces: Iterator[NDArray[np.void]], dtype: np.dtype[np.void], settings: PaneSettings
-    ) -> None:
-        self.key, self._pieces, self._dtype = key, pieces, dtype
-        # Under the broker clock every label moves it by itself.
-        self._rows_a_record = 1 if key.startswith("l:") and settings.broker_clock else _ROWS_A_RECORD
-        self.clock_ms = -1
-        self._position = 0
-        self._next = next(pieces, None)
-
-    def take(self) -> tuple[NDArray[np.void], bool]:
-        """The next rows, which may be none, and whether they are the last ones."""
-        rows = np.empty(0, dtype=self._dtype) if self._next is None else self._next
-        self._next = next(self._pieces, None)
-        return rows, self._next is None
-
-    def records(self, rows: NDArray[np.void], own_rows: ScoreRows | LabelRows, *, is_last: bool) -> Records:
-        """The rows as records of an input: runs of own rows, and of other models' rows, which are clock records."""
-        n, start, own = len(rows), self._position, rows["own"]
-        time_ms = rows["time_ms"].copy()
-        first = np.arange(0, n, self._rows_a_record)
-        if not own.all():
-            first = np.union1d(first, np.flatnonzero(own[1:] != own[:-1]) + 1)
-        latest = np.maximum.reduceat(time_ms, first) if n else time_ms
-        of_others = np.flatnonzero(~own[first])
-        row_record = np.repeat(np.arange(len(first)), np.diff(np.append(first, n)))[own]
-        position, clock_record, clock_time_ms = start + first, of_others, latest[of_others]
-        self._position += n
-        if n:
-            self.clock_ms = max(self.clock_ms, int(latest.max()))
-        if is_last:
-            position = np.append(position, start + n)
-            latest = np.append(latest, max(self.clock_ms, 0))
-            clock_record, clock_time_ms = np.append(of_others, len(first)), np.append(clock_time_ms, ENDED_CLOCK_MS)
-            self._position += 1
-        return Records(start, self._position, position, latest, own_rows, row_record, clock_record, clock_time_ms)
 
 
 def _check(config: Config, key: ModelKey) -> None:
@@ -262,31 +219,6 @@ def _check(config: Config, key: ModelKey) -> None:
                 f"{section}.time.path is not set, so the time at which the log took a record counts, which files do not"
                 " have: name the column of the time"
             )
-
-
-def _wanted_scores(config: Config, key: ModelKey) -> list[Wanted]:
-    scores = config.scores
-    wanted = [Wanted(scores.id, "text")]
-    if scores.time.path is not None:
-        wanted.append(Wanted(scores.time.path, "time"))
-    for model in config.score_models():
-        needed = model.name in (None, key.model)
-        wanted.append(Wanted(model.score_path, "number", needed))
-        wanted += [Wanted(path, "name", needed) for path in (model.name_path, model.version_path) if path is not None]
-    if scores.unit is not None:
-        wanted.append(Wanted(scores.unit, "text"))
-    if scores.keep_rate is not None:
-        wanted.append(Wanted(scores.keep_rate, "number"))
-    wanted += [Wanted(path, "text") for path in scores.attributes.values()]
-    return [*wanted, Wanted(OUTPUT_FIELD, "number", required=False)]
-
-
-def _wanted_labels(config: Config) -> list[Wanted]:
-    labels = config.labels
-    wanted = [Wanted(labels.id, "text"), Wanted(labels.label, "number")]
-    if labels.time.path is not None:
-        wanted.append(Wanted(labels.time.path, "time"))
-    return wanted if labels.model is None else [*wanted, Wanted(labels.model, "name", required=False)]
 
 
 def _identity(files: Sequence[DataFile]) -> str:

@@ -5,55 +5,39 @@ Parquet and CSV are read as columns, by DuckDB; NDJSON line by line.
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_calib.backtest.file_reading_names import DataFile
 from stream_calib.backtest.file_reading_packed import UNPACK, UNREADABLE, lines
 from stream_calib.backtest.file_reading_rows import Read, SideReport
-from stream_calib.backtest.file_reading_values import CellKind, Column, Columns, Role
-from stream_calib.backtest.tables import Field, Table, name_literal
-from stream_calib.backtest.tables_duckdb import matching_files, open_files, readable
+from stream_calib.backtest.file_reading_values import CellKind, Column, Columns, Role, Wanted
+from stream_calib.backtest.tables import Field, Table, name_literal, text_literal
+from stream_calib.backtest.tables_duckdb import open_files, readable
 from stream_calib.errors import HistoryError
 
 if TYPE_CHECKING:
     import duckdb
 
-Kind: TypeAlias = Literal["parquet", "csv", "ndjson"]
-
-STANDARD_INPUT = "-"
-_KINDS: dict[str, Kind] = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".ndjson": "ndjson",
-    ".jsonl": "ndjson",
-    ".json": "ndjson",
-}
 _BATCH_ROWS, _BATCH_LINES = 1 << 17, 5_000
-_UNPACKED_BY_DUCKDB = ("", ".gz", ".zst")
 _COPIED_BYTES = 1 << 20
-
-
-class Wanted(NamedTuple):
-    """A column to be read."""
-
-    path: str
-    role: Role
-    required: bool = True
-    """False: a file may be without it."""
+_UNPACKED_BY_DUCKDB = ("", ".gz", ".zst")
 
 
 class ColumnReader(Protocol):
     """Reads rows of Parquet and CSV."""
+
+    @property
+    def wanted(self) -> Sequence[Wanted]:
+        """The columns to be read."""
 
     def read(self, n: int, columns: Columns) -> Read:
         """The n rows of the columns."""
@@ -66,61 +50,59 @@ class LineReader(Protocol):
         """The values of some records."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """One file to read."""
-
-    path: Path
-    """Where its bytes are."""
-    name: str
-    """In words for people."""
-    kind: Kind
-    packing: str
-    """Suffix of the packing; "" where it is not packed."""
-
-
 class SideFiles:
     """The files of one side (scores, or labels), to be read once."""
 
     def __init__(
         self,
         files: Sequence[DataFile],
-        wanted: Sequence[Wanted],
+        open_engine: Callable[[], duckdb.DuckDBPyConnection],
         columns: ColumnReader,
         values: LineReader,
         max_line_bytes: int,
     ) -> None:
         self.files = files
         self.report = SideReport()
-        self._rows_in_all = 0
-        self._wanted, self._columns, self._values, self._max_line_bytes = wanted, columns, values, max_line_bytes
-
-    def rows_in_all(self) -> int:
+        self.rows_in_all = 0
         """As far as that is known: of Parquet, once `rows` has begun."""
-        return self._rows_in_all
+        self._open_engine = open_engine
+        self._engine: duckdb.DuckDBPyConnection | None = None
+        self._columns, self._values, self._max_line_bytes = columns, values, max_line_bytes
 
-    def rows(self, connection: duckdb.DuckDBPyConnection) -> Iterator[NDArray[np.void]]:
+    def rows(self) -> Iterator[NDArray[np.void]]:
         """The rows of all files in their order. Raises HistoryError where a file cannot be read (on)."""
         for file in self.files:
-            read = self._of_lines(file) if file.kind == "ndjson" else self._of_columns(file, connection)
+            if file.kind == "parquet":
+                with _reading(file.name):
+                    self.rows_in_all += _row_count(self._connection(), file)
+        for file in self.files:
+            read = self._of_lines(file) if file.kind == "ndjson" else self._of_columns(file)
             for found, places in read:
                 self.report.take(found, file.name, places)
                 if len(found.rows):
                     yield found.rows
 
-    def _of_columns(
-        self, file: DataFile, connection: duckdb.DuckDBPyConnection
-    ) -> Iterator[tuple[Read, Sequence[int]]]:
+    def close(self) -> None:
+        """Lets go of the engine."""
+        if self._engine is not None:
+            self._engine.close()
+
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        if self._engine is None:
+            self._engine = self._open_engine()
+        return self._engine
+
+    def _of_columns(self, file: DataFile) -> Iterator[tuple[Read, Sequence[int]]]:
         with tempfile.NamedTemporaryFile(prefix="stream-calib-", suffix=".csv") as unpacked:
             path = file.path
             if file.packing not in _UNPACKED_BY_DUCKDB:
                 _unpack(file, unpacked)
                 path = Path(unpacked.name)
-            table = open_files(connection, [path])
-            chosen = _chosen(table, self._wanted)
+            table = replace(open_files(self._connection(), [path]), source=file.name)
+            chosen = _chosen(table, self._columns.wanted)
             before = 0
-            with readable(file.name):
-                for batch in _record_batches(connection, table, chosen):
+            with _reading(file.name):
+                for batch in _record_batches(self._connection(), table, chosen):
                     n = batch.num_rows
                     yield self._columns.read(n, _columns_of(batch, chosen)), range(before + 1, before + n + 1)
                     before += n
@@ -136,6 +118,28 @@ class SideFiles:
                     yield self._values.read([value for _, value in chunk]), [at for at, _ in chunk]
         except UNREADABLE as error:
             raise HistoryError(f"{file.name}: cannot be read on after line {line}: {error}") from error
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Errors of DuckDB, also those that come to light behind Arrow's interface, become HistoryError."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise HistoryError(
+            f"{name}: Parquet and CSV are read with DuckDB and pyarrow, which is not there ({error}): `pip install"
+            " stream-calib[files]`"
+        ) from error
+    try:
+        with readable(name):
+            yield
+    except (pyarrow.ArrowException, OSError) as error:
+        raise HistoryError(f"{name}: cannot be read on: {error}") from error
+
+
+def _row_count(connection: duckdb.DuckDBPyConnection, file: DataFile) -> int:
+    of_groups = connection.execute(f"SELECT num_rows FROM parquet_file_metadata({text_literal(str(file.path))})")
+    return sum(int(rows) for (rows,) in of_groups.fetchall())
 
 
 class _Chosen(NamedTuple):
@@ -203,48 +207,6 @@ def _columns_of(batch: Any, chosen: Sequence[_Chosen]) -> dict[tuple[str, Role],
             behind += 1
         columns[path, role] = Column(path, kind, batch.column(i), type_text, absent)
     return columns
-
-
-# --- which files
-
-
-def data_files(paths: Sequence[Path], spooled: list[IO[bytes]]) -> list[DataFile]:
-    """The files of the paths, which may have wildcards, in order; `-` is NDJSON or CSV from the standard input, which
-    is copied to a temporary file, put into `spooled`. Raises HistoryError where there is none, or of no kind that is
-    read here."""
-    found = []
-    for path in paths:
-        if str(path) == STANDARD_INPUT:
-            found.append(_standard_input(spooled))
-            continue
-        for file in matching_files(str(path)):
-            found.append(_data_file(Path(file)))
-    return found
-
-
-def _data_file(path: Path) -> DataFile:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    packing = suffixes.pop() if suffixes and suffixes[-1] in UNPACK else ""
-    kind = _KINDS.get(suffixes[-1] if suffixes else "")
-    if kind is None or (kind == "parquet" and packing):
-        raise HistoryError(
-            f"{path}: of no kind that is read here; name it .parquet, or .csv, .ndjson, .jsonl or .json (an object a"
-            f" line), these also packed {', '.join(UNPACK)}, or convert it"
-        )
-    return DataFile(path, str(path), kind, packing)
-
-
-def _standard_input(spooled: list[IO[bytes]]) -> DataFile:
-    copy = tempfile.NamedTemporaryFile(prefix="stream-calib-", suffix=".csv")  # noqa: SIM115  # closed with the feed
-    spooled.append(copy)
-    while part := sys.stdin.buffer.read(_COPIED_BYTES):
-        copy.write(part)
-    copy.seek(0)
-    begin = copy.read(1_000).lstrip(b"\xef\xbb\xbf \t\r\n")
-    if not begin:
-        raise HistoryError("standard input: is empty; pipe NDJSON, or CSV with a header line, into it")
-    copy.flush()
-    return DataFile(Path(copy.name), "standard input", "ndjson" if begin[:1] == b"{" else "csv", "")
 
 
 def _unpack(file: DataFile, into: IO[bytes]) -> None:

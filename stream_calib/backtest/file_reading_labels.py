@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.backtest.file_reading_rows import LABEL_ROW, Read, rejects_of
-from stream_calib.backtest.file_reading_values import Columns, by_value, encoded, ids_of, times_of
+from stream_calib.backtest.file_reading_values import Columns, Wanted, by_value, encoded, ids_of, times_of
 from stream_calib.config import Config
 from stream_calib.events.columns import ABSENT, Failures
 from stream_calib.events.contracts import ModelKey
@@ -27,9 +27,17 @@ class LabelReader:
     def __init__(self, config: Config, key: ModelKey) -> None:
         self._labels, self._key = config.labels, key
 
+    @property
+    def wanted(self) -> list[Wanted]:
+        """The columns to be read. That of the model may be missing."""
+        labels = self._labels
+        wanted = [Wanted(labels.id, "text"), Wanted(labels.label, "number")]
+        if labels.time.path is not None:
+            wanted.append(Wanted(labels.time.path, "time"))
+        return wanted if labels.model is None else [*wanted, Wanted(labels.model, "name", required=False)]
+
     def read(self, n: int, columns: Columns) -> Read:
-        """The labels of n rows. `columns`: of every path of the configuration; that of the model may be
-        missing."""
+        """The labels of n rows. `columns`: those that are wanted."""
         settings = self._labels
         ids, bad_ids = ids_of(columns[settings.id, "text"])
         labels, bad_labels = by_value(

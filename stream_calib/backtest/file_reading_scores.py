@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.backtest.file_reading_rows import SCORE_ROW, Read, Signatures, rejects_of
-from stream_calib.backtest.file_reading_values import Column, Columns, by_value, encoded, ids_of, scores_of, times_of
+from stream_calib.backtest.file_reading_values import (
+    Column,
+    Columns,
+    Wanted,
+    by_value,
+    encoded,
+    ids_of,
+    scores_of,
+    times_of,
+)
 from stream_calib.config import Config
 from stream_calib.config_models import ScoreModel
 from stream_calib.events.attributes import attribute_text
@@ -38,9 +47,26 @@ class ScoreReader:
         self.odd: Counter[str] = Counter()
         self.not_sampled = 0
 
+    @property
+    def wanted(self) -> list[Wanted]:
+        """The columns to be read. Scores of other models, and their versions, may be missing."""
+        scores = self._scores
+        wanted = [Wanted(scores.id, "text"), Wanted(OUTPUT_FIELD, "number", required=False)]
+        if scores.time.path is not None:
+            wanted.append(Wanted(scores.time.path, "time"))
+        for model in self._models:
+            needed = model.name in (None, self._key.model)
+            wanted.append(Wanted(model.score_path, "number", needed))
+            paths = [path for path in (model.name_path, model.version_path) if path is not None]
+            wanted += [Wanted(path, "name", needed) for path in paths]
+        if scores.unit is not None:
+            wanted.append(Wanted(scores.unit, "text"))
+        if scores.keep_rate is not None:
+            wanted.append(Wanted(scores.keep_rate, "number"))
+        return wanted + [Wanted(path, "text") for path in scores.attributes.values()]
+
     def read(self, n: int, columns: Columns) -> Read:
-        """The scores of n rows. `columns`: of every path of the configuration; only scores of other
-        models may be missing."""
+        """The scores of n rows. `columns`: those that are wanted."""
         settings = self._scores
         ids, bad_ids = ids_of(columns[settings.id, "text"])
         assert settings.time.path is not None

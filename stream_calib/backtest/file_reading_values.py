@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,16 @@ value that no field can have."""
 
 Role: TypeAlias = Literal["text", "name", "number", "time"]
 """What a column is for: `text` may be of a number, `name` only of text."""
+
+
+class Wanted(NamedTuple):
+    """A column to be read."""
+
+    path: str
+    role: Role
+    required: bool = True
+    """False: a file may be without it."""
+
 
 _JSON_NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 _JSON_SCALAR = re.compile(_JSON_NUMBER + "|true|false|null")
