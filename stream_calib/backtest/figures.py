@@ -19,7 +19,7 @@ from stream_calib.snapshot.figures import rounded_figure
 RAW = "raw score"
 """Name of the line that no policy made."""
 _HOUR_MS = 3_600_000
-_TOLD = frozenset(kind for kind, severity in SEVERITY.items() if severity != "info")
+TOLD = frozenset(kind for kind, severity in SEVERITY.items() if severity != "info")
 """Kinds of alerts that somebody is told of; each refit has an alert of its own for the record."""
 
 
@@ -74,7 +74,7 @@ def policy_figures(outcome: PolicyOutcome, current: PolicyOutcome, draws: DayDra
     own, other = DayColumns.served(days), None
     if outcome is not current:
         other = DayColumns.served(_same_days(outcome, current))
-    told = [alarm for alarm in outcome.alarms if alarm.state == "open" and alarm.kind in _TOLD]
+    told = [alarm for alarm in outcome.alarms if alarm.state == "open" and alarm.kind in TOLD]
     first = days[0].day
     refits = [refit for refit in outcome.refits if refit.pane * pane_ms // DAY_MS >= first]
     return _line(

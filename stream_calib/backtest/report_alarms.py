@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stream_calib.backtest.figures import TOLD
 from stream_calib.backtest.outcome import PolicyOutcome
-
-_REFIT_KINDS = "refit_"
-"""Alerts that tell of refits; those are shown as refits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +23,12 @@ class AlarmSpan:
 
 
 def alarm_spans(outcome: PolicyOutcome, pane_ms: int) -> list[AlarmSpan]:
-    """In the order in which they opened; those that only tell of refits are left out."""
+    """In the order in which they opened; those that nobody is told of, as of each refit, are left out."""
     out: list[AlarmSpan] = []
     opened: dict[str, int] = {}
     for event in outcome.alarms:
         at = (event.pane + 1) * pane_ms
-        if event.kind.startswith(_REFIT_KINDS):
+        if event.kind not in TOLD:
             continue
         if event.state == "open":
             opened[event.kind] = len(out)

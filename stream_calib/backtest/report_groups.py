@@ -8,14 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stream_calib.backtest.bootstrap import Column, block_days
+from stream_calib.backtest.figures import scored_days
 from stream_calib.backtest.outcome import DayFigures, GroupFigures, PolicyOutcome, Sums
-from stream_calib.backtest.report_series import counted_days, overdispersion
 from stream_calib.calibration.metrics.binomial_bounds import clopper_pearson
 from stream_calib.pages.texts import count_text, percent_text, signed_percent_text
 
 MOST_GROUPS = 40
 MOST_MONTHS = 24
-_BLOCK_DAYS = 28
+_BLOCKS = 4
+"""Blocks of days whose mean residual is their common error; what they scatter about it is noise."""
 _STEPS = (0.1, 0.25)
 """Shares by which positives are off from which on a colour is stronger."""
 
@@ -51,21 +53,23 @@ class GroupMap:
     """In all; so the next."""
     all_months: int
     design_effect: float
-    """By which a row of everybody counts less, because those of one day are not independent."""
+    """By which a row of everybody counts less, because those of the same days are not independent."""
 
 
 def group_map(outcome: PolicyOutcome) -> GroupMap:
     """Of what the policy served, over the days that count.
 
     A cell is beyond chance where what was said lies outside of the Clopper-Pearson interval of what came true, with
-    95 % for all cells shown together. Rows of one day are not independent: a group of m rows a day has n / phi of its
-    n rows, phi = 1 + (m - 1) rho (Kish, "Survey sampling", 1965, 5.4), with the rho of everybody.
+    95 % for all cells shown together. Rows of one block of days are not independent: a group of m rows a block has
+    n / phi of its n rows, phi = 1 + (m - 1) rho (Kish, "Survey sampling", 1965, 5.4), with the rho of everybody. Raises
+    BacktestError without labels.
     """
-    days = counted_days(outcome)
-    labelled_days = max(sum(day.served.labelled > 0 for day in days), 1)
-    phi = _design_effect(days)
-    mean_day = sum(day.served.labelled for day in days) / labelled_days
-    rho = min(max((phi - 1) / (mean_day - 1), 0.0), 1.0) if mean_day > 1 else 0.0
+    days = scored_days(outcome)
+    length = block_days(len(days))
+    blocks = len(days) / length
+    phi = _design_effect(days, length)
+    a_block = sum(day.served.labelled for day in days) / blocks
+    rho = min((phi - 1) / (a_block - 1), 1.0) if a_block > 1 else 0.0
     all_months = sorted({month for group in outcome.groups for month in group.months})
     months = all_months[-MOST_MONTHS:]
     ordered = sorted(outcome.groups, key=lambda one: (-_standard_error_multiple(one.served), one.family, one.group))
@@ -73,8 +77,7 @@ def group_map(outcome: PolicyOutcome) -> GroupMap:
     cells = max(len(shown) * (len(months) + 2), 1)
 
     def row(one: GroupFigures) -> GroupRow:
-        a_day = one.served.labelled / labelled_days
-        effect = 1 + max(a_day - 1, 0.0) * rho
+        effect = 1 + max(one.served.labelled / blocks - 1, 0.0) * rho
         name = f"{one.family}: {one.group}"
 
         def cell(when: str, labelled: float, positives: float, probability: float) -> GroupCell:
@@ -118,15 +121,23 @@ def _standard_error_multiple(sums: Sums) -> float:
     return abs(sums.positives - sums.probability) / math.sqrt(sums.labelled * mean * (1 - mean))
 
 
-def _design_effect(days: Sequence[DayFigures]) -> float:
-    """phi of everybody, at least 1. Residuals are taken about the mean of each 28 days, so that being off for months is
-    not taken for noise."""
-    blocks = math.ceil(len(days) / _BLOCK_DAYS)
-    labelled, residual, positives = np.zeros((3, len(days), blocks))
+def _design_effect(days: Sequence[DayFigures], length: int) -> float:
+    """phi of everybody, at least 1: the variance of residual sums by blocks of `length` days over that of independent
+    rows, about the mean of each _BLOCKS blocks (a ratio estimator: Cochran, "Sampling techniques", 1977, 6.3)."""
+    blocks = math.ceil(len(days) / length)
+    parts = math.ceil(blocks / _BLOCKS)
+    labelled, residual, positives = np.zeros((3, blocks, parts))
     for place, day in enumerate(days):
-        at = place, place // _BLOCK_DAYS
-        labelled[at], positives[at] = day.served.labelled, day.served.positives
-        residual[at] = day.served.positives - day.served.probability
-    total = labelled.sum(axis=0)
-    rate = np.divide(positives.sum(axis=0), total, out=np.zeros(blocks), where=total > 0)
-    return overdispersion(labelled, residual, rate)[1]
+        at = place // length, place // length // _BLOCKS
+        labelled[at] += day.served.labelled
+        positives[at] += day.served.positives
+        residual[at] += day.served.positives - day.served.probability
+    total, counted = labelled.sum(axis=0), (labelled > 0).sum(axis=0)
+    rate, mean = (_ratio(sums.sum(axis=0), total) for sums in (positives, residual))
+    squares = ((residual - labelled * mean) ** 2).sum(axis=0) * _ratio(counted, counted - 1)
+    variance = float((total * rate * (1 - rate))[counted > 1].sum())
+    return max(1.0, float(squares.sum()) / variance) if variance > 0 else 1.0
+
+
+def _ratio(above: Column, below: Column) -> Column:
+    return np.divide(above, below, out=np.zeros(len(above)), where=below > 0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.backtest.outcome import DayFigures, PolicyOutcome
+from stream_calib.backtest.outcome import PolicyOutcome
 from stream_calib.pages.trailing_mean import trailing_mean
 
 DAY_MS = 86_400_000
@@ -45,12 +45,12 @@ def period_days(days: int) -> int:
 
 
 def period_series(outcome: PolicyOutcome) -> PeriodSeries:
-    """Of all days, those that warm up too."""
+    """Of all days, at least one, those that warm up too."""
     day = np.array([figures.day for figures in outcome.days], np.int64)
-    first = int(day[0]) if len(day) else 0
-    length = period_days(int(day[-1]) - first + 1 if len(day) else 1)
+    first = int(day[0])
+    length = period_days(int(day[-1]) - first + 1)
     period = (day - first) // length
-    p = int(period[-1]) + 1 if len(day) else 0
+    p = int(period[-1]) + 1
     psi = np.full(p, np.nan)
     values = np.array([math.nan if figures.psi is None else figures.psi for figures in outcome.days], np.float64)
     np.fmax.at(psi, period, values)
@@ -66,20 +66,3 @@ def period_series(outcome: PolicyOutcome) -> PeriodSeries:
         sums([figures.served.log_loss for figures in outcome.days]),
         psi,
     )
-
-
-def counted_days(outcome: PolicyOutcome) -> list[DayFigures]:
-    """Those from `scored_from_day` on."""
-    return [figures for figures in outcome.days if figures.day >= outcome.scored_from_day]
-
-
-def overdispersion(labelled: Column, residual: Column, rate: Column) -> tuple[Column, float]:
-    """phi (b,) of b parts, at least 1, and that of all of them together; from sums by day and part (d, b) and each
-    part's rate of positives (b,). Parts without rows have 1."""
-    total, days = labelled.sum(axis=0), (labelled > 0).sum(axis=0)
-    mean = np.divide(residual.sum(axis=0), total, out=np.zeros(len(total)), where=total > 0)
-    squares, variance = ((residual - labelled * mean) ** 2).sum(axis=0), total * rate * (1 - rate)
-    squares *= days / np.maximum(days - 1, 1)
-    own = np.divide(squares, variance, out=np.ones(len(total)), where=variance > 0)
-    whole = float(squares.sum() / variance.sum()) if variance.sum() > 0 else 1.0
-    return np.maximum(own, 1.0), max(whole, 1.0)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stream_calib.backtest.document import BacktestDocument, Interval, PolicyFigures
+from stream_calib.backtest.figures import scored_days
 from stream_calib.backtest.outcome import Sums
 from stream_calib.backtest.report_choice import Chosen
-from stream_calib.backtest.report_series import DAY_MS, counted_days
+from stream_calib.backtest.report_series import DAY_MS
 from stream_calib.backtest.report_tables import interval_text
 from stream_calib.pages.texts import (
     NONE,
@@ -79,13 +80,13 @@ def measures(shown: Chosen) -> list[Measure]:
 
 def _replayed(shown: Chosen) -> Statement:
     document, current = shown.document, shown.current
-    days, counted = current.days, counted_days(current)
+    days, counted = current.days, scored_days(current)
     scored = sum(day.scored for day in days)
     first, end = document.first_pane * document.pane_ms, (document.last_pane + 1) * document.pane_ms
     text = (
         f"{count_text(scored)} scores of {date_text(first)} to {date_text(end - 1)}"
         f" from {shortened(document.source, 200)}, {_policies(len(document.table))}."
-        f" Figures count the {count_text(len(counted))} days from {date_text(current.scored_from_day * DAY_MS)} on:"
+        f" Figures count the {count_text(len(counted))} days from {date_text(counted[0].day * DAY_MS)} on:"
         f" {count_text(_total([day.served for day in counted]).labelled)} labelled rows,"
         f" {percent_text(shown.figures.coverage)} of those whose labels were due."
     )
@@ -97,9 +98,7 @@ def _policies(n: int) -> str:
 
 
 def _raw(shown: Chosen) -> Statement:
-    raw, total = shown.document.raw, _total([day.raw for day in counted_days(shown.current)])
-    if total.labelled <= 0:
-        return Statement("The raw score.", "No labels are there to judge it by.")
+    raw, total = shown.document.raw, _total([day.raw for day in scored_days(shown.current)])
     said, rate = total.probability / total.labelled, total.positives / total.labelled
     text = (
         f"It said {percent_text(said)} on average, and {percent_text(rate)} came true. Its log-loss was"
@@ -112,7 +111,7 @@ def _raw(shown: Chosen) -> Statement:
 def _current(shown: Chosen) -> Statement:
     raw, figures = shown.document.raw, shown.figures
     change = figures.log_loss.value - raw.log_loss.value
-    identity = sum(day.identity for day in counted_days(shown.current))
+    identity = sum(day.identity for day in scored_days(shown.current))
     verb = "lowered" if change < 0 else "raised" if change > 0 else "left"
     share = signed_percent_text(change / raw.log_loss.value, 1) if raw.log_loss.value > 0 else NONE
     text = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from typing import NamedTuple
 
 from stream_calib.backtest.document import BacktestDocument, Detection, Interval, PolicyFigures
+from stream_calib.backtest.figures import scored_days
 from stream_calib.backtest.outcome import PolicyOutcome, RefitFigures
 from stream_calib.backtest.report_alarms import AlarmSpan, alarm_spans
 from stream_calib.backtest.report_choice import Chosen, Side, side
@@ -290,12 +290,11 @@ def facts(document: BacktestDocument, current: PolicyOutcome) -> list[tuple[str,
     cold = "cold: nothing is known of what was before, so the first days differ from what was live"
     panes = document.last_pane - document.first_pane + 1
     first, end = (minute_text(pane * document.pane_ms) for pane in (document.first_pane, document.last_pane + 1))
-    counted = datetime.fromtimestamp(current.scored_from_day * DAY_MS / 1000, timezone.utc)
     return [
         ("Source", shortened(document.source, _LONGEST_TEXT)),
         ("Start", exact if document.start == "exact" else cold),
         ("Panes", f"{panes:,} of {document.pane_ms / 60_000:g} minutes, {first} to {end} UTC"),
-        ("Figures count from", f"{counted:%Y-%m-%d}"),
+        ("Figures count from", minute_text(scored_days(current)[0].day * DAY_MS)[:10]),
         ("History", f"SHA-256 {current.history_sha256}"),
         ("Current policy", f"{shortened(current.policy, _LONGEST_NAME)}, configuration {current.config_hash}"),
         ("Decision log", f"tip {current.tip or NONE}, alerts {current.outbox_sha256}"),

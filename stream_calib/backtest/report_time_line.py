@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from stream_calib.backtest.figures import scored_days
 from stream_calib.backtest.outcome import PolicyOutcome
 from stream_calib.backtest.report_alarms import AlarmSpan, alarm_spans
 from stream_calib.backtest.report_series import DAY_MS, Column, PeriodSeries, period_series
@@ -46,8 +47,8 @@ def time_line(current: PolicyOutcome, best: PolicyOutcome | None, pane_ms: int) 
     """Of the current policy beside the raw score, and of the best one where it is given."""
     series = period_series(current)
     better = None if best is None else period_series(best)
-    first = int(series.start_ms[0]) if len(series.start_ms) else current.scored_from_day * DAY_MS
-    last = first + max(len(series.start_ms), 1) * series.days * DAY_MS
+    first = int(series.start_ms[0])
+    last = first + len(series.start_ms) * series.days * DAY_MS
     x = Scale(first, last, _LEFT, _WIDTH - _RIGHT)
     lanes = _lanes(current, best, pane_ms)
     panels: list[tuple[float, _Panel]] = [
@@ -72,7 +73,7 @@ def time_line(current: PolicyOutcome, best: PolicyOutcome | None, pane_ms: int) 
     out = [element("line", "grid", x1=at, x2=at, y1=30, y2=bottom) for at, _ in ticks]
     out += [element("text", "tick", x=at + 4, y=bottom + 18, text=name) for at, name in ticks if at < x.stop - 30]
     out += drawn
-    evaluated = current.scored_from_day * DAY_MS
+    evaluated = scored_days(current)[0].day * DAY_MS
     if first < evaluated < last:
         at = x(evaluated)
         out.append(element("line", "evaluated", x1=at, x2=at, y1=24, y2=bottom))
@@ -202,7 +203,7 @@ def _refit_lanes(outcome: PolicyOutcome, pane_ms: int, prefix: str) -> list[_Lan
 
 
 def _span_mark(span: AlarmSpan, outcome: PolicyOutcome, pane_ms: int) -> _Mark:
-    ends = (outcome.days[-1].day + 1) * DAY_MS if outcome.days else span.opened_ms
+    ends = (outcome.days[-1].day + 1) * DAY_MS
     until = "still open at the end" if span.closed_ms is None else f"to {minute_text(span.closed_ms)}"
     said = f"{in_words(span.kind)}: {minute_text(span.opened_ms)} {until} UTC. {shortened(span.what, 200)}"
     return _Mark(span.opened_ms, max(ends if span.closed_ms is None else span.closed_ms, span.opened_ms), said)

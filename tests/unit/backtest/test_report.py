@@ -141,7 +141,7 @@ def test_text_from_outside_cannot_become_markup(result: BacktestDocument) -> Non
         overrides={NASTY: NASTY},
         config_hash=NASTY,
         groups=[group],
-        alarms=[msgspec.structs.replace(alarm, kind=NASTY, what=NASTY) for alarm in plain.alarms],
+        alarms=[msgspec.structs.replace(alarm, what=NASTY) for alarm in plain.alarms],
         refits=[
             msgspec.structs.replace(
                 refit, kind=NASTY, reason=NASTY, outcome=NASTY, rung=NASTY, changed=NASTY, codes=[NASTY], version=NASTY
@@ -240,27 +240,27 @@ def test_lines_marks_and_bars_are_at_their_places(result: BacktestDocument, page
 
 
 def test_a_short_history_without_anything_is_drawn_too() -> None:
-    made = document(policies=1, days=1, groups=0)
-    one = made.outcomes[0]
-    nothing = Sums(0, 0, 0, 0, 0)
-    empty = msgspec.structs.replace(
-        one.days[0], raw=nothing, served=nothing, bins=[(0, 0, 0)] * 20, raw_bins=[(0, 0, 0)] * 20, psi=None
-    )
-    bare = msgspec.structs.replace(one, days=[empty], groups=[], alarms=[], refits=[])
+    for days in (1, 2, 9):
+        made = document(policies=1, days=days, groups=0)
+        bare = msgspec.structs.replace(made.outcomes[0], groups=[], alarms=[], refits=[])
 
-    for days in ([empty], []):
         text = Outline(
-            render_report(
-                replaced(
-                    made, outcomes=[msgspec.structs.replace(bare, days=days)], detections=[], warnings=[], counts={}
-                )
-            )
+            render_report(replaced(made, outcomes=[bare], detections=[], warnings=[], counts={}, optimism=None))
         ).text
+
         assert "None was opened." in text
         assert "None was asked for." in text
         assert "The result has no groups." in text
-        assert "No labels are there to judge it by." in text
-    assert "None was asked for." in Outline(render_report(document(policies=1, days=2, groups=1))).text
+        assert "swaps 0" in text
+
+
+def test_a_history_without_labels_is_refused() -> None:
+    made = document(policies=1, days=2, groups=0)
+    nothing = Sums(0, 0, 0, 0, 0)
+    days = [msgspec.structs.replace(day, raw=nothing, served=nothing) for day in made.outcomes[0].days]
+
+    with pytest.raises(BacktestError, match="no score with a final label"):
+        render_report(replaced(made, outcomes=[msgspec.structs.replace(made.outcomes[0], days=days)]))
 
 
 def test_a_document_without_its_current_policy_is_refused(result: BacktestDocument) -> None:
