@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
 
 from stream_calib.backtest.grid import MOST_POLICIES, grid_of_settings, grid_of_texts, policies_of_grid
 from stream_calib.backtest.policy import Policy, current_policy, known_settings, make_policy, policy_settings
@@ -299,3 +303,49 @@ def test_names_are_unique(tmp_path: Path) -> None:
     )
     with pytest.raises(PolicyError, match="two policies that differ are called 'a'"):
         policies_of(BASE, [one, other])
+
+
+def test_commas_within_brackets_and_quotes_part_nothing() -> None:
+    grid = grid_of_texts(['scores.intersections=[["region","device"]],[]', "x='a,b',\"c,d\",{ k = [1, 2] }"])
+    assert [one.value for one in grid["scores.intersections"]] == [[["region", "device"]], []]
+    assert [one.value for one in grid["x"]] == ["a,b", "c,d", {"k": [1, 2]}]
+
+
+durations = st.integers(1, 400).map(lambda hours: f"{hours}h")
+some_settings = st.fixed_dictionaries(
+    {},
+    optional={
+        "label_delay": durations,
+        "refit.max_age": durations,
+        "refit.gate_window": durations,
+        "refit.level_cadence": st.one_of(durations, st.just("off")),
+        "refit.gate_margin": st.floats(0, 10),
+        "refit.triggers": st.lists(st.sampled_from(["residual", "psi", "age"]), unique=True),
+        "calibration.rungs": st.lists(st.sampled_from(["platt", "isotonic", "girb"]), unique=True, min_size=1),
+        "calibration.alpha_abs": st.floats(1e-12, 1),
+        "drift.psi_bins": st.integers(2, 100),
+        "decisions": st.dictionaries(st.text(), st.floats(0.01, 0.99), min_size=1, max_size=3),
+        "scores.derived": st.just(["day_of_week"]),
+        "scores.predicates": st.just({'a "name"': {"region": ["é\\", "n\n"]}}),
+        "serving.p_min": st.floats(1e-9, 0.09),
+    },
+)
+
+
+@settings_of_hypothesis(max_examples=60, deadline=None)
+@given(some_settings)
+def test_overrides_are_toml_that_gives_the_same_policy(given_settings: dict[str, Any]) -> None:
+    policy = made(given_settings)
+    text = "\n".join(f"{key} = {value}" for key, value in policy.overrides.items())
+    with tempfile.TemporaryDirectory() as folder:
+        (again,) = read_policies(written(Path(folder), f'name = "tried"\n{text}\n'), BASE)
+    assert again == policy
+    for key in set(policy_settings()) - given_settings.keys() - {"label_delay"}:
+        assert setting(policy.config, key) == setting(BASE, key)
+
+
+def setting(config: Config, key: str) -> Any:
+    """By its dotted key in the file."""
+    section, _, name = key.partition(".")
+    held = getattr(config, section)
+    return held if not name else getattr(held, f"{name}_ms", None) or getattr(held, name, None)
