@@ -10,10 +10,11 @@ from stream_calib.backtest.document import BacktestDocument, Interval, Optimism,
 from stream_calib.backtest.outcome import PolicyOutcome
 from stream_calib.errors import BacktestError
 
-Verdict: TypeAlias = Literal["alone", "current_best", "better", "picked", "unclear", "unknown"]
-"""Of the best policy against the current one: `alone`: no other was tried; `current_best`: no other has a lower
-log-loss; `better`: lower beyond chance; `picked`: likewise, but no more than picking the best of so many brings;
-`unclear`: chance can be all of it; `unknown`: too few days to tell."""
+Verdict: TypeAlias = Literal["alone", "current_best", "better", "doubtful", "picked", "unclear", "unknown"]
+"""Of the best policy against the current one. `alone`: no other was tried; `current_best`: no other has a lower
+log-loss; `better`: lower beyond chance; `doubtful`: likewise, but there is a warning that many were tried; `picked`:
+likewise, but no more than picking the best of so many brings; `unclear`: chance can be all of it; `unknown`: too few
+days to tell."""
 Side: TypeAlias = Literal["better", "worse", "same", "unknown"]
 """Of a difference of losses with its interval."""
 
@@ -62,4 +63,6 @@ def _verdict(current: PolicyFigures, best: PolicyFigures, optimism: Optimism | N
     if seen != "better":
         return "unknown" if seen == "unknown" else "unclear"
     lead = current.log_loss.value - best.log_loss.value
-    return "better" if optimism is None or optimism.optimism < lead else "picked"
+    if optimism is None:
+        return "better"
+    return "picked" if optimism.optimism >= lead else "doubtful" if optimism.warning is not None else "better"

@@ -155,6 +155,10 @@ def _best(shown: Chosen) -> Statement:
                 else " The interval holds for this one comparison."
             ),
         ),
+        "doubtful": (
+            "Perhaps:",
+            f"{seen}. Taken alone that is beyond chance, but {tried:,} policies were tried: read the warning below.",
+        ),
         "picked": (
             "Not shown:",
             f"{seen}. Taken alone that would be beyond chance, but picking the best of {tried:,} policies"

@@ -102,6 +102,10 @@ def test_the_summary_says_what_the_table_says(result: BacktestDocument, page: st
             "Not shown:",
         ),
         (
+            lambda d: replaced(d, optimism=Optimism(4, d.table[1].policy, 0.5, 0.5, 0.0, "many were tried")),
+            "Perhaps:",
+        ),
+        (
             lambda d: replaced(
                 d,
                 table=[
