@@ -12,7 +12,10 @@ from workers.doctor import Doctor
 from workers.findings import Finding, failed, finding_line
 from workers.role import wall_clock_ms
 
+app = typer.Typer()
 
+
+@app.command(epilog="Examples: stream-calib doctor --config prod.toml ; stream-calib doctor --rate 1200 --json")
 def doctor(
     rate: Annotated[
         float | None,

@@ -31,6 +31,13 @@ class Clock(str, Enum):
     end = "end"
 
 
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Examples: stream-calib replay scores.jsonl.gz --into scores --rate 2000 ; stream-calib replay --topic"
+    " scores-2024 --from 2024-05-01T00:00Z --until 2024-06-01T00:00Z --into scores --speed 60 --clock last"
+)
 def replay(
     into: Annotated[str, typer.Option("--into", help="The topic to write into.")],
     files: Annotated[

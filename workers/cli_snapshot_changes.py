@@ -1,4 +1,4 @@
-"""`stream-calib snapshot rollback|pin|unpin` and `stream-calib refit`: each is on record with who and why."""
+"""`stream-calib snapshot rollback|pin|unpin`: each is on record with who and why."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 from stream_calib.errors import ConfigurationError
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, console, load, readable_errors
 from workers.cli_models import ModelOption, VersionOption, open_selected
-from workers.cli_snapshots import app
-from workers.time_text import utc_of_pane
+
+app = typer.Typer()
 
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the decision log.")]
 ActorOption = Annotated[
@@ -69,25 +69,6 @@ def unpin(
         state = open_selected(load(config), model, version)
         pinned = state.snapshots.unpin(actor or user_name(), reason)
     console.print(f"{state.model_key}: {pinned} is no longer pinned; the next refit that passes its gate replaces it")
-
-
-def request_refit(
-    reason: ReasonOption = "asked for by hand",
-    actor: ActorOption = "",
-    model: ModelOption = None,
-    version: VersionOption = None,
-    config: ConfigOption = DEFAULT_CONFIG,
-) -> None:
-    """Ask for a structure refit; it is made with the next pane that is decided."""
-    with readable_errors():
-        loaded = load(config)
-        state = open_selected(loaded, model, version)
-        pane = state.snapshots.request_manual(actor or user_name(), reason)
-        pinned = state.snapshots.log().pin
-    when = utc_of_pane(pane, loaded.windows.pane_ms)
-    console.print(f"a refit of {state.model_key} is asked for, with the decision of pane {pane} (from {when} UTC)")
-    if pinned is not None:
-        console.print(f"it will be judged but not published: {pinned.actor} pinned {pinned.version}")
 
 
 def user_name() -> str:

@@ -26,6 +26,10 @@ from workers.status_tables import status_tables
 _LOOK_EVERY_S = 2.0
 
 
+app = typer.Typer()
+
+
+@app.command(epilog="Examples: stream-calib status ; stream-calib status --watch ; ... status --json")
 def status(
     model: ModelOption = None,
     version: VersionOption = None,

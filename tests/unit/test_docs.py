@@ -21,6 +21,7 @@ import pytest
 import typer
 import yaml
 from pydantic import BaseModel
+from typer.core import TyperGroup
 
 from stream_calib.alerts.model import AlertKind
 from stream_calib.config import Config
@@ -181,10 +182,11 @@ def test_settings_in_examples_exist(page: Path) -> None:
 def faults(line: str) -> list[str]:
     """What the command line names that is not there."""
     found, words = typer.main.get_command(app), line.split()
-    while commands := getattr(found, "commands", None):
-        if not words or words[0] not in commands:
+    while isinstance(found, TyperGroup):
+        command = found.get_command(typer.Context(found), words[0]) if words else None
+        if command is None:
             return [line]
-        found, words = commands[words[0]], words[1:]
+        found, words = command, words[1:]
     known = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
     return [f"{line}: {word}" for word in words if re.fullmatch(r"--[a-z-]+", word) and word not in {*known, "--help"}]
 
