@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stream_calib.backtest.document import BacktestDocument
 from stream_calib.backtest.export_tables import TABLES
+from stream_calib.backtest.report_choice import chosen
 from stream_calib.errors import BacktestError
 
 
@@ -17,8 +18,10 @@ def export_parquet(document: BacktestDocument, folder: Path) -> list[Path]:
     """Writes each of TABLES as a file into the folder, which is made; returns their paths.
 
     A file of the same name is replaced, whole or not at all. The same document gives the same bytes with the same
-    pyarrow. Raises BacktestError where pyarrow is missing or a file cannot be written.
+    pyarrow. Raises BacktestError where pyarrow is missing, a file cannot be written, or the document lacks a policy that
+    it speaks of.
     """
+    chosen(document)
     try:
         import pyarrow
         from pyarrow import parquet

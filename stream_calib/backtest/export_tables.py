@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from stream_calib.backtest.document import BacktestDocument, Interval, PolicyFigures
+from stream_calib.backtest.figures import scored_days
 from stream_calib.backtest.outcome import PolicyOutcome, Sums
 
 Kind: TypeAlias = Literal["string", "int64", "double", "bool", "date", "time", "strings"]
@@ -82,22 +83,25 @@ def _ends(interval: Interval | None) -> tuple[float | None, float | None, float 
 
 
 def _days(document: BacktestDocument) -> Values:
-    return [
-        (
-            outcome.policy,
-            day.day,
-            day.day >= outcome.scored_from_day,
-            day.scored,
-            day.unlabelled,
-            day.identity,
-            *_sums(day.raw),
-            *_sums(day.served),
-            day.staleness_ms,
-            day.psi,
-        )
-        for outcome in document.outcomes
-        for day in outcome.days
-    ]
+    out = []
+    for outcome in document.outcomes:
+        counted = {day.day for day in scored_days(outcome)}
+        out += [
+            (
+                outcome.policy,
+                day.day,
+                day.day in counted,
+                day.scored,
+                day.unlabelled,
+                day.identity,
+                *_sums(day.raw),
+                *_sums(day.served),
+                day.staleness_ms,
+                day.psi,
+            )
+            for day in outcome.days
+        ]
+    return out
 
 
 def _sums(sums: Sums) -> tuple[float, ...]:
@@ -199,7 +203,11 @@ TABLES: Mapping[str, Table] = {
         [
             _POLICY,
             _DAY,
-            Column("counted", "bool", "whether the day counts in the figures; false: it warms up"),
+            Column(
+                "counted",
+                "bool",
+                "whether the day counts in the figures; false: it warms up, or no labels are final from it on",
+            ),
             Column("scored", "int64", "scores, each id once"),
             Column("unlabelled", "int64", "of matured panes without a label"),
             Column("identity", "int64", "labelled ones served raw, as there was no snapshot yet"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
+import msgspec
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -77,13 +79,26 @@ def test_the_same_document_gives_the_same_bytes_and_replaces_what_was_there(
     assert [path.read_bytes() for path in export_parquet(result, tmp_path)] == first
 
 
-def test_a_document_with_nothing_in_it_gives_empty_tables(tmp_path: Path) -> None:
-    bare = document(policies=1, days=0, groups=0)
+def test_a_document_without_events_gives_empty_tables(tmp_path: Path) -> None:
+    made = document(policies=1, days=2, groups=0)
+    bare = msgspec.structs.replace(made.outcomes[0], groups=[], alarms=[], refits=[])
 
-    tables = {path.stem: parquet.read_table(path) for path in export_parquet(bare, tmp_path)}
+    written = export_parquet(msgspec.structs.replace(made, outcomes=[bare]), tmp_path)
 
-    assert tables["days"].num_rows == tables["alarms"].num_rows == 0
+    tables = {path.stem: parquet.read_table(path) for path in written}
+    assert tables["refits"].num_rows == tables["alarms"].num_rows == tables["group_months"].num_rows == 0
+    assert tables["refits"].schema.field("at").type == pyarrow.timestamp("ms", "UTC")
     assert tables["days"].schema.field("day").type == pyarrow.date32()
+
+
+def test_the_page_names_every_file_and_column() -> None:
+    page = (Path(__file__).parents[3] / "docs/backtest.md").read_text(encoding="utf-8")
+    section = page.split("\n## Parquet\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)\.parquet` \| .+? \| (.+) \|$", section, re.MULTILINE)
+
+    assert {name: re.findall(r"`(\w+)`", columns) for name, columns in rows} == {
+        name: [column.name for column in table.columns] for name, table in TABLES.items()
+    }
 
 
 def test_a_folder_that_cannot_be_written_is_named(result: BacktestDocument, tmp_path: Path) -> None:
