@@ -18,8 +18,8 @@ def export_parquet(document: BacktestDocument, folder: Path) -> list[Path]:
     """Writes each of TABLES as a file into the folder, which is made; returns their paths.
 
     A file of the same name is replaced, whole or not at all. The same document gives the same bytes with the same
-    pyarrow. Raises BacktestError where pyarrow is missing, a file cannot be written, or the document lacks a policy that
-    it speaks of.
+    pyarrow. Raises BacktestError where pyarrow is missing, a file cannot be written, or the document lacks a policy
+    that it speaks of.
     """
     chosen(document)
     try:
