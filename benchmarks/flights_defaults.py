@@ -83,7 +83,7 @@ def replayed(settings: dict[str, Any], days: int) -> Variant:
     labelled = np.flatnonzero(rows.label[: len(served)] >= 0)
     p, label = np.clip(served[labelled], LOG_LOSS_CLIP, 1 - LOG_LOSS_CLIP), rows.label[labelled]
     day = (rows.pane[labelled] - rows.pane[0]) * config.windows.pane_ms // DAY_MS
-    published = sum(report.outcome == "published" for report in made.reports)
+    published = sum(report.outcome == "published" for report in made.stepper.reports)
     return Variant(worth(flights, served), day, -np.log(np.where(label == 1, p, 1 - p)), published)
 
 

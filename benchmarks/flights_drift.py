@@ -39,7 +39,6 @@ from stream_calib.drift.residual_evidence import pane_evidence
 from stream_calib.refit.outcome_watch import OutcomeWatch
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.refit.settings import panes_of
-from stream_calib.windows.cells import MaturedCells
 
 FIXED_PSI = (0.1, 0.25)
 """Limits that others use without asking how many rows there are."""
@@ -85,22 +84,19 @@ class WatchedPane:
 
 def watched_panes(made: refits.Replay) -> list[WatchedPane]:
     """The decided panes whose snapshot has detectors, in order."""
-    config, weights = made.config, RowWeights.of(made.config)
-    fields, log = made.reader.read(["decided"])
+    stepper = made.stepper
+    config, weights, log = stepper.config, RowWeights.of(stepper.config), stepper.log()
     found: list[WatchedPane] = []
     watch: OutcomeWatch | None = None
-    begin = int(made.rows.pane[0])
-    for pane in track(range(made.first_pane, int(fields["decided"] or 0) + 1), "counting outcomes"):
+    for pane in track(range(stepper.history.first_pane, stepper.last_pane + 1), "counting outcomes"):
         version = log.current_at(pane)
         if version is None:
             continue
         if watch is None or watch.version != version:
-            watch = OutcomeWatch(made.store.load(version), weights, made.state.signatures)
-        (blob,) = made.state.blobs([f"matured:{pane}"])
-        assert blob is not None
-        sums, _ = watch.sums(pane, MaturedCells.unpack(blob))
+            watch = OutcomeWatch(stepper.store.load(version), weights, stepper.state.signatures)
+        sums, _ = watch.sums(pane, stepper.history.matured(pane))
         if sums is not None and watch.residual is not None:
-            day = (pane - begin) * config.windows.pane_ms // DAY_MS
+            day = (pane - made.begin) * config.windows.pane_ms // DAY_MS
             found.append(WatchedPane(day, watch.residual.watched, sums))
     return found
 
@@ -118,21 +114,18 @@ def cell_alarms(panes: Sequence[WatchedPane], switch: Switch, config: Config) ->
 
 def daily_psi(made: refits.Replay) -> NDArray[np.float64]:
     """(k, 2) PSI of all scores and its noise floor, for each whole day with a snapshot."""
-    config = made.config
-    pane_ms = config.windows.pane_ms
-    panes, horizon = panes_of(config.drift.psi_window_ms, pane_ms), config.windows.horizon_ms // pane_ms
-    window = PsiWindow(panes, list(config.scores.attributes), made.state.signatures)
-    fields, log = made.reader.read(["decided"])
-    rows, found = made.rows, list[tuple[float, float]]()
-    last = int(fields["decided"] or 0) + horizon
-    edges = np.searchsorted(rows.pane, np.arange(made.first_pane, last + 2)).tolist()
-    for i, pane in enumerate(range(made.first_pane, last + 1)):
-        cells = rows.scored(slice(edges[i], edges[i + 1]))
+    stepper = made.stepper
+    config, history, log = stepper.config, stepper.history, stepper.log()
+    panes, horizon = panes_of(config.drift.psi_window_ms, history.pane_ms), stepper.decider.horizon_panes
+    window = PsiWindow(panes, list(config.scores.attributes), stepper.state.signatures)
+    found = list[tuple[float, float]]()
+    for pane in range(history.first_pane, stepper.last_pane + horizon + 1):
+        cells = history.scored(pane)
         window.push(pane, cells.signature, cells.grid_bin, cells.n)
         version = log.current_at(pane - horizon)
-        if version is None or (pane + 1 - int(rows.pane[0])) % panes:
+        if version is None or (pane + 1 - made.begin) % panes:
             continue
-        reference = made.store.reference(version)
+        reference = stepper.store.reference(version)
         window.use(reference)
         counts = window.counts
         assert counts is not None
@@ -145,11 +138,11 @@ def daily_psi(made: refits.Replay) -> NDArray[np.float64]:
 
 def opened(made: refits.Replay) -> dict[str, list[int]]:
     """Kind -> days from the first on which the service opened an alert of drift."""
-    begin, pane_ms = int(made.rows.pane[0]), made.config.windows.pane_ms
+    pane_ms = made.stepper.history.pane_ms
     found: dict[str, list[int]] = {"psi": [], "residual": [], "residual_page": [], "label_selection": []}
-    for alert in map(Alert.decode, made.state.entries("outbox", 0)):
+    for alert in map(Alert.decode, made.stepper.state.entries("outbox", 0)):
         if alert.state == "open" and alert.kind in found:
-            found[alert.kind].append((alert.pane - begin) * pane_ms // DAY_MS)
+            found[alert.kind].append((alert.pane - made.begin) * pane_ms // DAY_MS)
     return found
 
 

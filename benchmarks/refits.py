@@ -2,18 +2,20 @@
 
     python benchmarks/refits.py [--days 365] [--set 'scores.derived=["hour_of_day"]'] [--json FILE]
 
-Closer and refit are those of the service, in lock-step over a state in memory: a pane closes, the pane whose labels are
-24 hours old by then is decided, and an open request is answered at once. Scores of the next pane are served by what is
-current then. Log-loss and worst group error are over all rows from the fifteenth day on, per raw score and as served,
-and over either half of these days.
+Closer and refit are those of the service, in lock-step over the cells (stream_calib/backtest/stepping.py): pane by pane
+is decided, and a request is answered at once. What is published serves from the first pane before which the labels that
+decided it must have come. Log-loss and worst group error are over all rows from the fifteenth day on, per raw score and
+as served, and over either half of these days.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections import Counter, deque
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.flights_figures import worth
+from stream_calib.backtest.history import CellHistory, PaneBlobs
+from stream_calib.backtest.stepping import Stepper
 from stream_calib.calibration.grid import locate
 from stream_calib.calibration.metrics import auc, log_loss, worst_group_error
 from stream_calib.config import Config
@@ -31,20 +35,10 @@ from stream_calib.config_file import tomllib
 from stream_calib.config_identity import configured_keys, semantic_hash
 from stream_calib.demo.flights import DAY_MS, Flights, load_flights
 from stream_calib.events.identity import fingerprints, signature_hash, unit_buckets
-from stream_calib.refit.decider import Decider
 from stream_calib.refit.gate_evidence import JudgedMap, judged
-from stream_calib.refit.settings import panes_of
-from stream_calib.refit.worker import Refitter
-from stream_calib.snapshot.changes import REFIT_LEASE
-from stream_calib.snapshot.decision_log import chain
-from stream_calib.snapshot.log_reader import LogReader
 from stream_calib.snapshot.report import RefitReport
-from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.cells import MaturedCells, ScoredCells
-from stream_calib.windows.memory_state import MemoryState
-from stream_calib.windows.pane_record import chained
 from stream_calib.windows.panes import PaneSettings
-from stream_calib.windows.state_store import Commit
 
 CONFIG = Path(__file__).parents[1] / "examples" / "flights" / "stream-calib.toml"
 WARM_UP_DAYS = 14
@@ -89,70 +83,41 @@ class Rows:
         return MaturedCells.count(self.bucket[rows], self.signature[rows], self.grid_bin[rows], self.label[rows])
 
 
+@dataclass(frozen=True, slots=True)
 class Replay:
-    """Closer and refit in lock-step over a state in memory."""
+    """The lock-step of closer and refit over the rows' cells."""
 
-    def __init__(self, config: Config, rows: Rows) -> None:
-        self.config, self.rows = config, rows
-        self.now_ms = 0
-        (key,) = configured_keys(config)
-        generation = semantic_hash(config)
-        self.first_pane = PaneSettings.of(config).first_pane(rows.first_ms)
-        self.state = MemoryState(self.clock)
-        self.state.put_signatures(rows.dictionary, 0)
-        self.state.commit(Commit(fields={"first_pane": str(self.first_pane), "decided": str(self.first_pane - 1)}))
-        self.store = SnapshotStore(self.state, key, generation, config.windows.pane_ms, self.clock)
-        token = self.state.acquire_lease(REFIT_LEASE, "replay", 10**12)
-        assert token is not None
-        self.token = token
-        self.refitter = Refitter(self.state, self.store, key, config)
-        reads = self.state.signatures, self.store.reference, self.store.load
-        self.decider = Decider(key, generation, self.first_pane, config, *reads)
-        self.reader = LogReader(self.state)
-        self.reports: list[RefitReport] = []
-        self.refit_seconds: list[float] = []
-        self._scored: dict[int, ScoredCells] = {}
-        self._chain = ""
+    stepper: Stepper
+    begin: int
+    """Pane of the first row."""
+    refit_seconds: list[float]
+    """Of every request with the step that made it."""
 
-    def clock(self) -> int:
-        self.now_ms += 1
-        return self.now_ms
 
-    def served(self) -> JudgedMap | None:
-        """The map that is current now."""
-        version = self.store.current()
-        return None if version is None else judged(self.store.load(version))
-
-    def close(self, pane: int, rows: slice, matured_rows: slice) -> bool:
-        """Closes the pane with its rows, then decides the pane that lies the horizon back, and answers its request.
-
-        Whether a snapshot was published.
-        """
-        self._scored[pane] = self.rows.scored(rows)
-        decided = pane - self.decider.horizon_panes
-        if decided < self.first_pane:
-            return False
-        matured = self.rows.matured(matured_rows)
-        blob = matured.pack()
-        self._chain = chained(self._chain, blob)
-        self.state.commit(Commit(blobs={f"matured:{decided}": blob}))
-        fields, log = self.reader.read(["decided", "detector"])
-        for missing in self.decider.missing(decided):
-            self.decider.push(missing, self._scored.pop(missing))
-        made = self.decider.decide(decided, fields["detector"], log, matured, self._chain)
-        new = {"decided": str(decided), "detector": made.detector, "open_request": made.open_request}
-        if made.decisions:
-            new |= {"tip": str(chain(log.tip, made.decisions)), "log_length": str(log.length + 1)}
-        appends = {"decisions": made.decisions, "outbox": made.outbox}
-        self.state.commit(Commit({"decided": fields["decided"], "tip": fields["tip"]}, new, appends))
-        if not made.open_request:
-            return False
-        started = time.process_time()
-        report = self.refitter.run_once(self.token)
-        self.refit_seconds.append(time.process_time() - started)
-        assert report is not None
-        self.reports.append(report)
-        return report.outcome == "published"
+def history_of(config: Config, rows: Rows, last_pane: int) -> CellHistory:
+    """The cells of the rows up to a pane, with the outcomes that are final when its scores are counted."""
+    settings = PaneSettings.of(config)
+    first_pane = settings.first_pane(rows.first_ms)
+    starts = np.searchsorted(rows.pane, np.arange(first_pane, last_pane + 2)).tolist()
+    panes = [
+        PaneBlobs(
+            rows.scored(slice(start, end)).pack(),
+            rows.matured(slice(start, end)).pack() if pane <= last_pane - settings.horizon_panes else None,
+        )
+        for pane, (start, end) in enumerate(pairwise(starts), first_pane)
+    ]
+    (key,) = configured_keys(config)
+    return CellHistory(
+        key=key,
+        generation=semantic_hash(config),
+        pane_ms=config.windows.pane_ms,
+        first_pane=first_pane,
+        panes=panes,
+        signatures=rows.dictionary,
+        start="exact",
+        source="flights",
+        counts={"accepted": starts[-1] - starts[0]},
+    )
 
 
 def replay(
@@ -160,29 +125,27 @@ def replay(
 ) -> tuple[Replay, NDArray[np.float64]]:
     """The replay after so many days, and (n,) what was served for each of their rows.
 
-    What is published serves from the next pane on; with `period_panes` as in a live run in lock-step of so many panes,
-    which decides a pane at the end of a period, once the lateness of labels is over too.
+    What is published serves from the pane on before which labels could have decided it; with `period_panes` as in a
+    live run in lock-step of so many panes, from the next period on.
     """
-    made = Replay(config, rows)
     begin = int(rows.pane[0])
     last_pane = min(int(rows.pane[-1]), begin + days * DAY_MS // config.windows.pane_ms - 1)
-    starts = np.searchsorted(rows.pane, np.arange(made.first_pane, last_pane + 2)).tolist()
-    p = rows.score[: starts[-1]].copy()
-    late = panes_of(config.windows.label_lateness_ms, config.windows.pane_ms)
-    served: JudgedMap | None = None
-    published = deque[tuple[int, JudgedMap | None]]()
-    for i, pane in enumerate(range(made.first_pane, last_pane + 1)):
-        of_pane = slice(starts[i], starts[i + 1])
-        while published and published[0][0] <= pane:
-            served = published.popleft()[1]
-        if served is not None:
-            p[of_pane] = serve(served, rows, of_pane)
-        back = max(i - made.decider.horizon_panes, 0)
-        if made.close(pane, of_pane, slice(starts[back], starts[back + 1])):
-            first = pane + 1
-            if period_panes is not None:
-                first = begin - (begin - first - late) // period_panes * period_panes
-            published.append((first, made.served()))
+    stepper = Stepper(history_of(config, rows, last_pane), config)
+    made = Replay(stepper, begin, [])
+    for pane in range(stepper.history.first_pane, stepper.last_pane + 1):
+        started = time.process_time()
+        if stepper.step(pane) is not None:
+            made.refit_seconds.append(time.process_time() - started)
+    end = int(np.searchsorted(rows.pane, last_pane + 1))
+    p = rows.score[:end].copy()
+    published = stepper.publications()
+    firsts = [one.serves_from for one in published]
+    if period_panes is not None:
+        firsts = [begin - (begin - first) // period_panes * period_panes for first in firsts]
+    for publication, (first, until) in zip(published, pairwise([*firsts, last_pane + 1]), strict=True):
+        own = slice(*np.searchsorted(rows.pane, (first, min(until, last_pane + 1))).tolist())
+        if own.start < own.stop:
+            p[own] = serve(judged(stepper.store.load(publication.version)), rows, own)
     return made, p
 
 
@@ -194,7 +157,7 @@ def serve(judged_map: JudgedMap, rows: Rows, chosen: slice) -> NDArray[np.float6
     return judged_map.served.apply(rows.score[chosen], place, values)
 
 
-def chosen_things(reports: list[RefitReport]) -> dict[str, int]:
+def chosen_things(reports: Sequence[RefitReport]) -> dict[str, int]:
     """In how many structure refits each thing was on, or a configured family off."""
     found: Counter[str] = Counter()
     for report in reports:
@@ -235,7 +198,8 @@ def main(
     started = time.process_time()
     made, p = replay(config, rows, days)
     seconds = time.process_time() - started
-    outcomes = Counter(report.outcome for report in made.reports)
+    reports = made.stepper.reports
+    outcomes = Counter(report.outcome for report in reports)
     raw, calibrated = quality(rows, rows.score[: len(p)]), quality(rows, p)
     parts = {part: asdict(one) for part, one in worth(flights, p).items()}
     measured = {
@@ -243,7 +207,7 @@ def main(
         "calibrated": calibrated,
         "parts": parts,
         "refits": dict(outcomes),
-        "chosen": chosen_things(made.reports),
+        "chosen": chosen_things(reports),
         "seconds": seconds,
         "seconds_a_refit": float(np.mean(made.refit_seconds)),
         "slowest_refit_seconds": float(np.max(made.refit_seconds)),

@@ -72,7 +72,16 @@ class CellHistory:
     def content_sha256(self) -> str:
         """Hash of what policies depend on: model key, generation, panes and cells; 64 hexadecimal digits."""
         made = hashlib.sha256(
-            canonical_json([*self.key, self.generation, self.pane_ms, self.first_pane, len(self.panes)])
+            canonical_json(
+                [
+                    *self.key,
+                    self.generation,
+                    self.pane_ms,
+                    self.first_pane,
+                    len(self.panes),
+                    sorted(self.label_delays.items()),
+                ]
+            )
         )
         for pane in self.panes:
             for blob in pane:

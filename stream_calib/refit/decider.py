@@ -75,6 +75,8 @@ class Decider:
         self._capped = CappedWinners(Vocabulary.of(config), signatures)
         self._reference_of, self._snapshot_of = reference_of, snapshot_of
         self._watch: OutcomeWatch | None = None
+        self.psi_facts: PsiFacts | None = None
+        """What the scores' part of the last decision was made from; None before there is a snapshot."""
         self._state: tuple[str | None, DetectorState] = (None, DetectorState())
 
     @property
@@ -115,6 +117,10 @@ class Decider:
         counts = self._window.counts
         outcomes, scores = self._outcomes(version, pane, matured)
         fit = IS_FIT[matured.unit_bucket]
+        self.psi_facts = None
+        if reference is not None and counts is not None:
+            newest = pane + self.horizon_panes
+            self.psi_facts = PsiFacts(newest, reference, counts, self._window.newest_rows)
         facts = PaneFacts(
             pane=pane,
             counts=PaneCounts(
@@ -125,9 +131,7 @@ class Decider:
             ),
             has_snapshot=version is not None,
             manual=bool(log.manual_at(pane)),
-            psi=None
-            if reference is None or counts is None
-            else PsiFacts(pane + self.horizon_panes, reference, counts, self._window.newest_rows),
+            psi=self.psi_facts,
             capped=self._capped.of(matured),
             outcomes=outcomes,
             scores=scores,

@@ -36,11 +36,11 @@ def test_live_is_the_replay(flights: Flights, live: LiveRun) -> None:
     made, served = refits.replay(config, refits.Rows(flights, config), DAYS, DAY_MS // config.windows.pane_ms)
 
     # A version holds the hash of its bytes; at its end the live run decides the days that have not matured yet.
-    asked = len(made.reports)
+    asked = len(made.stepper.reports)
     assert [(r.request_id, r.outcome, r.version) for r in live.reports][:asked] == [
-        (r.request_id, r.outcome, r.version) for r in made.reports
+        (r.request_id, r.outcome, r.version) for r in made.stepper.reports
     ]
-    assert sum(report.outcome == "published" for report in made.reports) >= 5
+    assert sum(report.outcome == "published" for report in made.stepper.reports) >= 5
     assert np.array_equal(live.served, served)
 
 

@@ -17,6 +17,8 @@ _COMPILED_AT_ONCE = 256
 """Signatures, so that what is worked on (1.6 MB a column) stays near the processor."""
 _ROWS_AT_ONCE = 32_768
 """Scores, for the same reason."""
+_ROWS_WORTH_A_TABLE = 100
+"""For each signature without one: a table takes the work of 402."""
 
 
 class ServedMap:
@@ -63,6 +65,9 @@ class ServedMap:
         self, grid_bin: NDArray[np.integer], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
     ) -> NDArray[np.float64]:
         """Probabilities (k,) at the centres of grid bins (k,): the mean of the values at the edges."""
+        few = self._uncompiled(grid_bin, signature_index, signatures)
+        if few is not None:
+            return np.asarray((few[:, 0] + few[:, 1]) / 2)
         result = np.empty(len(grid_bin), dtype=np.float64)
         for rows, first_cell in self._compiled_parts(signature_index, signatures):
             lower, upper = self._gather(first_cell + grid_bin[rows])
@@ -73,10 +78,28 @@ class ServedMap:
         self, grid_bin: NDArray[np.integer], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
     ) -> NDArray[np.float64]:
         """Probabilities (k, 2) at the lower and the upper edges of grid bins (k,)."""
+        few = self._uncompiled(grid_bin, signature_index, signatures)
+        if few is not None:
+            return few
         result = np.empty((len(grid_bin), 2), dtype=np.float64)
         for rows, first_cell in self._compiled_parts(signature_index, signatures):
             result[rows, 0], result[rows, 1] = self._gather(first_cell + grid_bin[rows])
         return result
+
+    def _uncompiled(
+        self, grid_bin: NDArray[np.integer], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
+    ) -> NDArray[np.float64] | None:
+        """The values (k, 2) at the edges without tables, to the same bit; None where tables are worth making: they hold
+        many more values than few rows ask for."""
+        if not self._maker.is_plain or not len(grid_bin):
+            return None
+        used = np.flatnonzero(np.bincount(signature_index, minlength=len(signatures)))
+        asked = [signatures[i] for i in used.tolist()]
+        if len(grid_bin) > _ROWS_WORTH_A_TABLE * sum(signature not in self._slots for signature in asked):
+            return None
+        shift = np.zeros(len(signatures))
+        shift[used] = self._maker.plain_shifts(asked)
+        return self._maker.plain_at(grid_bin, shift[signature_index])
 
     def _gather(self, cell: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Values at the lower and at the upper edges."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,27 @@ class SignatureTables:
             if len(touched):
                 table[touched] = self.increasing(self.patched(table[touched], number, row[touched]))
         return table
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether a map is base map, offsets and level alone, and nothing has to be projected: adding the same number
+        to values that do not decrease, and rounding, leaves them so."""
+        bent = self._rounds or any(family.slopes is not None for family in self._families)
+        return not bent and not _falls(self.start[None]).any()
+
+    def plain_shifts(self, signatures: Sequence[Signature]) -> NDArray[np.float64]:
+        """(s,) what a plain map adds to the base map's log-odds."""
+        shift = np.zeros(len(signatures))
+        for family in self._families:
+            shift += family.offsets[family.rows.of(signatures)]
+        return shift + self.parts.level
+
+    def plain_at(self, grid_bin: NDArray[np.integer], shift: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(k, 2) of a plain map: the values of `of` at the edges of grid bins (k,), given each one's shift (k,)."""
+        p_min, edges = self.parts.p_min, EDGES[grid_bin]
+        limited = self.parts.base.limited(self.start[grid_bin] + shift[:, None], p_min)
+        probability = np.asarray(expit(self.parts.base.finish(limited, edges, p_min)), dtype=np.float64)
+        return np.clip(probability, p_min, 1 - p_min)
 
     def log_odds(self, signatures: Sequence[Signature]) -> NDArray[np.float64]:
         """(s, 402, 2) the definition's u: base map, offsets, level and slopes."""

@@ -45,14 +45,20 @@ class Evaluated:
         return cls._checked(value, w, w * positive, w * w)
 
     @classmethod
-    def of_counts(cls, value: ArrayLike, labelled: ArrayLike, positives: ArrayLike) -> Evaluated:
-        """From probabilities (k,) and numbers of labelled rows and positives (k,) that have them.
+    def of_counts(
+        cls, value: ArrayLike, labelled: ArrayLike, positives: ArrayLike, squared: ArrayLike | None = None
+    ) -> Evaluated:
+        """From probabilities (k,) and numbers of labelled rows and positives (k,) that have them; where rows have
+        weights, these are by weight, and `squared` (k,) are the sums of the rows' squared weights.
 
         Raises LengthMismatchError, NonFiniteInputError, ScoreRangeError, WeightError; FitError where no rows are
         labelled, and for text or None.
         """
         n = checked_numbers("labelled", labelled)
-        return cls._checked(checked_numbers("probabilities", value), n, checked_numbers("positives", positives), n)
+        of_rows = n if squared is None else checked_numbers("squared weights", squared)
+        return cls._checked(
+            checked_numbers("probabilities", value), n, checked_numbers("positives", positives), of_rows
+        )
 
     @classmethod
     def _checked(
@@ -62,10 +68,16 @@ class Evaluated:
         positives: NDArray[np.float64],
         squared: NDArray[np.float64],
     ) -> Evaluated:
-        if value.ndim != 1 or value.shape != labelled.shape or value.shape != positives.shape:
+        if value.ndim != 1 or not value.shape == labelled.shape == positives.shape == squared.shape:
             shapes = f"probabilities {value.shape}, labels or labelled {labelled.shape}, positives {positives.shape}"
+            shapes += "" if squared.shape == labelled.shape else f", squared weights {squared.shape}"
             raise LengthMismatchError(f"{shapes}: all need the same shape (n,)")
-        for name, column in (("probabilities", value), ("weights", labelled), ("positives", positives)):
+        for name, column in (
+            ("probabilities", value),
+            ("weights", labelled),
+            ("positives", positives),
+            ("squared weights", squared),
+        ):
             if not np.isfinite(column).all():
                 raise NonFiniteInputError(f"{name} hold NaN or infinity; leave those rows out")
         if ((value < 0) | (value > 1)).any():

@@ -37,13 +37,18 @@ class EvaluatedGroups:
 
     @classmethod
     def of_counts(
-        cls, value: ArrayLike, labelled: ArrayLike, positives: ArrayLike, groups: Sequence[ArrayLike]
+        cls,
+        value: ArrayLike,
+        labelled: ArrayLike,
+        positives: ArrayLike,
+        groups: Sequence[ArrayLike],
+        squared: ArrayLike | None = None,
     ) -> EvaluatedGroups:
         """From counts as `Evaluated.of_counts` has them; `groups`: a column (k,) of integers for each family.
 
         From `LabelledCells`: family.group_of[cells.signature]. Raises as `of_rows`.
         """
-        data = Evaluated.of_counts(value, labelled, positives)
+        data = Evaluated.of_counts(value, labelled, positives, squared)
         n = np.asarray(labelled)
         return cls(data, _columns(groups, len(n), n > 0))
 

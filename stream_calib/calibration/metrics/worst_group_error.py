@@ -43,10 +43,12 @@ def worst_group_error_of_counts(
     positives: ArrayLike,
     groups: Sequence[ArrayLike],
     *,
+    squared: ArrayLike | None = None,
     min_rows: int = DEFAULT_MIN_ROWS,
 ) -> float:
-    """The same from counts (k,) behind each probability (k,). Errors: `EvaluatedGroups.of_counts`, OneClassError."""
-    return _worst(EvaluatedGroups.of_counts(value, labelled, positives, groups), min_rows)
+    """The same from counts (k,) behind each probability (k,); where rows have weights, counts by weight, and the sums
+    `squared` (k,) of their squares. Errors: `EvaluatedGroups.of_counts`, OneClassError."""
+    return _worst(EvaluatedGroups.of_counts(value, labelled, positives, groups, squared), min_rows)
 
 
 def _worst(evaluated: EvaluatedGroups, min_rows: int) -> float:
