@@ -18,7 +18,7 @@ from stream_calib.errors import HistoryError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.events.topic_range import Bound
 from stream_calib.transport.port import Log
-from stream_calib.windows.memory_shards import MemoryShards
+from stream_calib.windows.column_shards import ColumnShards
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.registration import INPUTS, SEMANTICS, check_generation, recorded_inputs
@@ -56,7 +56,7 @@ def replay_topics(
         check_generation(fields[SEMANTICS], fields["generation"], semantic_content(config))
         begin = recorded_inputs(live, int(fields[INPUTS] or 0)) or None
         cuts = KnownCuts.of_state(live)
-    shards = MemoryShards(config.windows.shards, PaneSettings.of(config))
+    shards = ColumnShards(config.windows.shards, PaneSettings.of(config))
     feed = TopicFeed(log, config, key, begin=begin, since=since, until=until, allow_gaps=allow_gaps)
     with feed:
         replay = ExactReplay(feed, config, key, shards, cuts=cuts)

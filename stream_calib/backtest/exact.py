@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from stream_calib.backtest.exact_cuts import CutSchedule, HeldInput, KnownCuts
 from stream_calib.backtest.feed import Feed, FeedBatch
 from stream_calib.backtest.history import CellHistory
@@ -24,6 +26,7 @@ from stream_calib.windows.input_batch import InputBatch, judge_records
 from stream_calib.windows.intake import Intake
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.pane_record import PaneNames, decode_record
+from stream_calib.windows.panes import ENDED_CLOCK_MS
 from stream_calib.windows.registration import register_inputs
 from stream_calib.windows.shard_store import Mark, ShardStore
 from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS
@@ -57,6 +60,8 @@ class ExactReplay:
         self._closer = Closer(shards, self.state, None, idle_inputs=self._left_out, vocabulary=Vocabulary.of(config))
         windows = config.windows
         self._leaves_out = windows.idle_timeout_ms is not None and windows.missing_label != "negative_at_horizon"
+        self._ended: dict[str, list[FeedBatch]] = {}
+        """Input -> the record that ends it, and what follows."""
         self._known_signatures: set[int] = set()
         self._newest_ms = 0
         self._reached: tuple[int | None, int | None] | None = None
@@ -67,10 +72,14 @@ class ExactReplay:
         Raises HistoryError where the feed cannot be read, or nothing of it closes.
         """
         for batch in self._feed.batches():
-            self._bring(batch)
+            self._bring_until_end(batch)
             if self._is_due():
                 self._advance()
             on_progress(*self._feed.progress())
+        self._advance()
+        for batches in self._ended.values():
+            for batch in batches:
+                self._bring(batch)
         self._advance()
         return self.history()
 
@@ -82,6 +91,17 @@ class ExactReplay:
         return replace(found, start=self._feed.start)
 
     # --- what was read, to the shards
+
+    def _bring_until_end(self, batch: FeedBatch) -> None:
+        """Once every input has ended only panes with a score close, and the live run may have been further by its
+        clocks before. So the end of an input, and what follows it, waits for all the others."""
+        if (ended := self._ended.get(batch.input_key)) is not None:
+            ended.append(batch)
+            return
+        before, end = _cut_at_end(batch)
+        self._bring(before)
+        if end is not None:
+            self._ended[batch.input_key] = [end]
 
     def _bring(self, batch: FeedBatch) -> None:
         mark = self._marks[batch.input_key]
@@ -173,7 +193,8 @@ class ExactReplay:
             return {}
         clocks = {i: -1 if m.clock_ms is None else m.clock_ms for i, m in self._marks.items() if i[0] == "l"}
         newest = max(clocks.values(), default=-1)
-        return {i: self._marks[i].next for i, c in clocks.items() if c < newest and i in self._feed.at_end}
+        silent = self._feed.at_end - self._ended.keys()
+        return {i: self._marks[i].next for i, clock in clocks.items() if clock < newest and i in silent}
 
     # --- figures
 
@@ -190,3 +211,13 @@ class ExactReplay:
         total.update(self._shards.counts_after(matured))
         total.update(self._shards.counts_before(first))
         return {name: n for name, n in sorted(total.items()) if n}
+
+
+def _cut_at_end(batch: FeedBatch) -> tuple[FeedBatch, FeedBatch | None]:
+    """The batch up to the record that ends its input, and what follows from there on."""
+    records = batch.records
+    ending = np.flatnonzero(records.clock_time_ms >= ENDED_CLOCK_MS)
+    if not len(ending):
+        return batch, None
+    at = int(records.position[records.clock_record[ending[0]]])
+    return batch._replace(records=records.until(at)), batch._replace(records=records.since(at))
