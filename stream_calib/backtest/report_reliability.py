@@ -21,8 +21,8 @@ class DayReliability:
 
     curve: Curve
     lower_edge: list[float]
-    largest_overdispersion: float
-    """By which a row counts less, because rows of one day are not independent; the largest of a bin."""
+    overdispersion: list[float]
+    """By which a row of the bin counts less, because rows of the same days are not independent."""
 
 
 def day_reliability(outcome: PolicyOutcome, raw: bool) -> DayReliability:
@@ -46,7 +46,7 @@ def day_reliability(outcome: PolicyOutcome, raw: bool) -> DayReliability:
     phi = np.fmax(np.divide(varied, independent, out=np.ones(len(n)), where=independent > 0), 1.0)
     lower, upper = clopper_pearson(n / phi * rate, n / phi, 0.05 / (2 * len(used)))
     curve = Curve((said.sum(axis=0) / n).tolist(), rate.tolist(), lower.tolist(), upper.tolist(), n.tolist())
-    return DayReliability(curve, (used / RELIABILITY_BINS).tolist(), float(phi.max()))
+    return DayReliability(curve, (used / RELIABILITY_BINS).tolist(), phi.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def reliability_charts(shown: Chosen) -> list[ReliabilityChart]:
             name,
             counted_reliability(one.curve, one.lower_edge, width, css, name, "rows", limit),
             one.curve.said("rows"),
-            one.largest_overdispersion,
+            max(one.overdispersion),
         )
         for css, name, one in made
     ]
