@@ -1,0 +1,90 @@
+"""What `stream-calib backtest` does, once its options are read."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from stream_calib.backtest.assemble_table import table_of
+from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.history_file import save_history
+from stream_calib.backtest.inject_faults import parse_scenario
+from stream_calib.backtest.policy_file import policies_of
+from stream_calib.config import Config
+from workers.backtest_outputs import Outputs
+from workers.backtest_progress import StoppedError, shown_steps
+from workers.backtest_sources import SourceOptions, history_of
+from workers.backtest_texts import detection_text, history_text
+from workers.backtest_work import Effort, Worked, work
+from workers.cli_common import console
+
+HIDDEN_FOLDER = ".stream-calib-backtest"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the options say."""
+
+    source: SourceOptions
+    policies: Sequence[Path]
+    grid: Sequence[str]
+    inject: Sequence[str]
+    outputs: Outputs
+    save_cells: Path | None
+    processes: int | None
+    resume_folder: Path | None
+    warm_up_days: int
+    seed: int
+
+
+def run_backtest(config: Config, asked: Asked) -> bool:
+    """Does and prints it; whether every policy was run, and nobody stopped it. Raises StreamCalibError."""
+    asked.source.check()
+    asked.outputs.check()
+    tried = policies_of(config, asked.policies, asked.grid)
+    scenarios = [parse_scenario(text, config) for text in asked.inject]
+    folder = asked.resume_folder or hidden_folder([*asked.outputs.paths(), asked.save_cells])
+    effort = Effort(asked.processes or os.cpu_count() or 1, folder, asked.warm_up_days, asked.seed)
+    errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+    for same in tried.same:
+        errors.print(f"warning: {same}", style="yellow")
+    try:
+        with shown_steps() as steps:
+            history = history_of(asked.source, config, steps)
+            if asked.save_cells is not None:
+                save_history(history, asked.save_cells)
+            worked = work(history, tried.tried, scenarios, effort, steps)
+            steps.begin("writing")
+            asked.outputs.write(worked.document)
+    except StoppedError as stopped:
+        errors.print(f"{stopped}; what is done is kept in {folder}. The same command goes on from there:")
+        errors.print(f"  {shlex.join(['stream-calib', *sys.argv[1:]])}")
+        return False
+    _print(worked, history, asked.outputs)
+    return not worked.failed
+
+
+def hidden_folder(outputs: Sequence[Path | None]) -> Path:
+    """Beside the first output, and called after it."""
+    first = next((path for path in outputs if path is not None), None)
+    return Path(HIDDEN_FOLDER) if first is None else first.with_name(f".{first.name}.backtest")
+
+
+def _print(worked: Worked, history: CellHistory, outputs: Outputs) -> None:
+    document = worked.document
+    console.print(history_text(history), soft_wrap=True)
+    console.print(table_of(document))
+    for warning in document.warnings:
+        console.print(f"note: {warning}", style="yellow")
+    for detection in document.detections:
+        console.print(detection_text(detection))
+    for failed in worked.failed:
+        console.print(f"failed: {failed}", style="red")
+    for written in outputs.written():
+        console.print(written, soft_wrap=True)

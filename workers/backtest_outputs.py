@@ -1,0 +1,59 @@
+"""What a backtest writes: the report, the result for programs, tables as Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stream_calib.backtest.document import BacktestDocument
+from stream_calib.backtest.report import render_report
+from stream_calib.errors import BacktestError
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where to; None: not asked for."""
+
+    html: Path | None
+    json: Path | None
+    parquet: Path | None
+
+    def paths(self) -> tuple[Path | None, ...]:
+        """All of them."""
+        return self.html, self.json, self.parquet
+
+    def check(self) -> None:
+        """Before hours are spent: raises BacktestError where a folder is not there, or Parquet cannot be written."""
+        for path in (self.html, self.json):
+            if path is not None and (path.is_dir() or not path.parent.is_dir()):
+                what = "is a folder" if path.is_dir() else f"the folder {path.parent} is not there"
+                raise BacktestError(f"{path}: {what}; name a file in a folder that is there")
+        if self.parquet is not None:
+            try:
+                import pyarrow  # noqa: F401  # only whether it is there
+            except ImportError as error:
+                raise BacktestError(
+                    f"--parquet {self.parquet}: Parquet is written with pyarrow, which is not there ({error}):"
+                    " `pip install stream-calib[files]`, or use --json"
+                ) from error
+
+    def write(self, document: BacktestDocument) -> None:
+        """Raises BacktestError where a file cannot be written."""
+        try:
+            if self.html is not None:
+                self.html.write_text(render_report(document), encoding="utf-8")
+            if self.json is not None:
+                self.json.write_bytes(document.encode() + b"\n")
+        except OSError as error:
+            raise BacktestError(f"{error.filename}: cannot be written: {error.strerror}") from error
+        if self.parquet is not None:
+            from stream_calib.backtest.export import export_parquet
+
+            export_parquet(document, self.parquet)
+
+    def written(self) -> Iterator[str]:
+        """A line for each."""
+        for what, path in (("report", self.html), ("result", self.json), ("tables", self.parquet)):
+            if path is not None:
+                yield f"{what}: {path}"

@@ -1,0 +1,117 @@
+"""Where a backtest's history comes from: files, topics, a warehouse, a state, or cells that were made before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from stream_calib.backtest.dumped_state import keys_of_dump, state_of_dump
+from stream_calib.backtest.exact import ExactReplay
+from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.history_file import load_history
+from stream_calib.config import Config
+from stream_calib.config_identity import configured_keys, semantic_hash
+from stream_calib.errors import BacktestError, HistoryError
+from stream_calib.events.contracts import ModelKey
+from stream_calib.windows.column_shards import ColumnShards
+from stream_calib.windows.panes import PaneSettings
+from workers.backtest_progress import Steps
+from workers.cli_models import known_keys, selected_key
+from workers.deployment import connect_state, state_of
+
+LIVE = "live"
+"""In place of a file: the state that the configuration names."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What was asked for on the command line; one source."""
+
+    model: str | None = None
+    version: str | None = None
+    cells: Path | None = None
+    state: str | None = None
+    """LIVE, or a file of `state export`."""
+    scores: Sequence[Path] = ()
+    labels: Sequence[Path] = ()
+    as_written: bool = False
+
+    def check(self) -> None:
+        """Raises BacktestError where there is not exactly one source."""
+        given = {
+            "--cells": self.cells is not None,
+            "--state": self.state is not None,
+            "--scores and --labels": bool(self.scores or self.labels),
+        }
+        named = [option for option, there in given.items() if there]
+        if len(named) != 1:
+            what = f"{' and '.join(named)} are two sources" if named else "there is nothing to replay"
+            raise BacktestError(
+                f"{what}; give one of --scores FILE with --labels FILE, --topics, --state, or --cells FILE"
+            )
+        if bool(self.scores) != bool(self.labels):
+            missing = "--labels" if self.scores else "--scores"
+            raise BacktestError(f"{missing} is missing: both the scores and their labels are needed")
+
+
+def history_of(options: SourceOptions, config: Config, steps: Steps) -> CellHistory:
+    """The history that the options name. Nothing is written anywhere, and only LIVE and topics connect to anything.
+
+    Raises BacktestError, and StreamCalibError where a server does not answer.
+    """
+    options.check()
+    if options.cells is not None:
+        steps.begin(f"reading {options.cells}")
+        return _checked(load_history(options.cells), options, config)
+    if options.state is not None:
+        steps.begin("reading the state")
+        return _live(options, config) if options.state == LIVE else _dumped(Path(options.state), options, config)
+    return _files(options, config, steps)
+
+
+def _checked(history: CellHistory, options: SourceOptions, config: Config) -> CellHistory:
+    """Cells that were made before are to be of this configuration."""
+    selected_key([history.key], options.model, options.version)
+    if history.generation != semantic_hash(config):
+        raise HistoryError(
+            f"{history.source}: its cells were counted under another configuration ({history.generation}, this one is"
+            f" {semantic_hash(config)}): attributes, panes, horizon and lateness decide how events are counted; make"
+            " the history again from events"
+        )
+    return history
+
+
+def _live(options: SourceOptions, config: Config) -> CellHistory:
+    with closing(connect_state(config)) as client:
+        key = selected_key(known_keys(client, config), options.model, options.version)
+        state = state_of(client, config, key)
+        state.check()
+        source = f"the live state of {key}"
+        return CellHistory.of_state(state.store, key, state.generation, config.windows.pane_ms, source, {})
+
+
+def _dumped(path: Path, options: SourceOptions, config: Config) -> CellHistory:
+    key = selected_key(keys_of_dump(path), options.model, options.version)
+    state, generation = state_of_dump(path, key)
+    history = CellHistory.of_state(state, key, generation, config.windows.pane_ms, f"state export {path}", {})
+    return _checked(history, options, config)
+
+
+def _files(options: SourceOptions, config: Config, steps: Steps) -> CellHistory:
+    # DuckDB is an extra, and nobody who replays something else needs it.
+    from stream_calib.backtest.file_feed import FileFeed
+
+    key = _named_key(options, config)
+    tell = steps.begin("reading files")
+    with FileFeed(options.scores, options.labels, config, key, as_written=options.as_written) as feed:
+        shards = ColumnShards(config.windows.shards, PaneSettings.of(config))
+        return ExactReplay(feed, config, key, shards).run(lambda done, of: tell(done, of, f"{done:,} records"))
+
+
+def _named_key(options: SourceOptions, config: Config) -> ModelKey:
+    """The configured one that fits, or the one that is named where records say which model they are of."""
+    if options.model is not None and options.version is not None:
+        return ModelKey.of(options.model, options.version)
+    return selected_key(list(configured_keys(config)), options.model, options.version)

@@ -1,0 +1,39 @@
+"""What is printed of a backtest beside the policy table."""
+
+from __future__ import annotations
+
+from stream_calib.backtest.document import Detection
+from stream_calib.backtest.history import CellHistory
+from workers.time_text import age, utc_minute, utc_of_pane
+
+
+def history_text(history: CellHistory) -> str:
+    """What was replayed, in a line or two."""
+    first, end = (utc_of_pane(pane, history.pane_ms) for pane in (history.first_pane, history.last_pane + 1))
+    counts = ", ".join(f"{name} {n:,}" for name, n in sorted(history.counts.items()))
+    start = "as live from its beginning" if history.start == "exact" else "started cold"
+    return f"{history.key}: {history.source}\n{len(history.panes):,} panes from {first} to {end} UTC, {start}" + (
+        f"; {counts}" if counts else ""
+    )
+
+
+def detection_text(detection: Detection) -> str:
+    """What became of a fault."""
+    lines = [f"what if: {detection.injected}"]
+    if detection.noticed_ms is None:
+        lines.append("  noticed: never")
+    else:
+        lines.append(f"  noticed {_when(detection.noticed_ms, detection.from_ms)}, by {detection.noticed_by}")
+    if detection.refit_ms is not None:
+        lines.append(f"  first other snapshot {_when(detection.refit_ms, detection.from_ms)}")
+    losses = [
+        "no labels" if loss is None else f"{loss:.5f}" for loss in (detection.log_loss, detection.log_loss_untouched)
+    ]
+    lines.append(f"  log-loss from then on {losses[0]}, without the fault {losses[1]}")
+    return "\n".join(lines)
+
+
+def _when(time_ms: int, from_ms: int) -> str:
+    late = time_ms - from_ms
+    how = f"{age(late)} after" if late >= 0 else f"{age(-late)} before"
+    return f"{utc_minute(time_ms)} UTC, {how} it began"

@@ -1,0 +1,86 @@
+"""A backtest from its history on: policies and faults, each outcome kept, to the document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from stream_calib.backtest.assemble import assemble
+from stream_calib.backtest.document import BacktestDocument, Detection
+from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.inject import inject_all
+from stream_calib.backtest.inject_detection import detect
+from stream_calib.backtest.inject_faults import Scenario
+from stream_calib.backtest.outcome import PolicyOutcome
+from stream_calib.backtest.parallel import Progress, run_policies
+from stream_calib.backtest.policy import Policy
+from stream_calib.errors import BacktestError
+from workers.backtest_progress import Steps
+
+
+class Effort(NamedTuple):
+    """How policies are run."""
+
+    processes: int
+    folder: Path
+    """Where outcomes are kept."""
+    warm_up_days: int
+    seed: int
+    """Of the drawing of days."""
+
+
+class Worked(NamedTuple):
+    """What was made."""
+
+    document: BacktestDocument
+    failed: list[str]
+    """Policies that cannot be run, and why."""
+
+
+def work(
+    history: CellHistory, policies: Sequence[Policy], scenarios: Sequence[Scenario], effort: Effort, steps: Steps
+) -> Worked:
+    """Runs all policies, and the first one, which is the current one, also over the history with each scenario.
+
+    Raises BacktestError where the current policy cannot be run, or a fault cannot be injected; StoppedError, with what
+    was done in the folder.
+    """
+    injected = [inject_all(history, scenario) for scenario in scenarios]
+    failed: list[str] = []
+    outcomes = _run(history, policies, effort, steps, "trying policies", failed)
+    current = policies[0]
+    untouched = next((outcome for outcome in outcomes if outcome.policy == current.name), None)
+    if untouched is None:
+        raise BacktestError("the current policy failed, so there is nothing to compare with:\n" + "\n".join(failed))
+    detections: list[Detection] = []
+    for scenario, one in zip(scenarios, injected, strict=True):
+        (with_fault,) = _run(one, [current], effort, steps, f"what if: {scenario}", None)
+        detections.append(detect(untouched, with_fault, scenario, one, current.config))
+    return Worked(assemble(history, outcomes, current.name, detections, effort.seed), failed)
+
+
+def _run(
+    history: CellHistory,
+    policies: Sequence[Policy],
+    effort: Effort,
+    steps: Steps,
+    what: str,
+    failed: list[str] | None,
+) -> list[PolicyOutcome]:
+    tell = steps.begin(what)
+
+    def seen(progress: Progress) -> None:
+        said = f"{progress.done} of {progress.of}" + (f", {progress.failed} failed" if progress.failed else "")
+        tell(progress.done + progress.failed + progress.part, progress.of, said)
+
+    on_failed = None if failed is None else lambda policy, error: failed.append(f"{policy.name}: {error}")
+    return run_policies(
+        history,
+        policies,
+        effort.processes,
+        effort.folder,
+        seen,
+        warm_up_days=effort.warm_up_days,
+        on_failed=on_failed,
+    )

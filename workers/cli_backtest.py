@@ -1,0 +1,153 @@
+"""`stream-calib backtest`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workers.cli_common import DEFAULT_CONFIG, ConfigOption, load, readable_errors
+from workers.cli_models import ModelOption, VersionOption
+
+_app = typer.Typer()
+
+_EPILOG = (
+    "Examples: stream-calib backtest --scores scores.parquet --labels labels.csv.gz --html report.html ;"
+    " stream-calib backtest --scores 'scores-*.ndjson' --labels labels.parquet --save-cells year.cells ;"
+    " stream-calib backtest --cells year.cells --policy strict.toml --grid refit.max_age=12h,1d,2d --html report.html ;"
+    " stream-calib backtest --cells year.cells --inject 'shift group=carrier:UA size=.5 from=2013-06-01'"
+)
+_SOURCE, _TRIED, _OUTPUT = "What is replayed", "What is tried", "What comes out"
+_WARM_UP_DAYS = 14
+"""As in backtest/run.py, which takes a second to import: other commands do not wait for it."""
+
+
+app = typer.Typer()
+
+
+@app.command(epilog=_EPILOG)
+@app.command(epilog=_EPILOG)
+def backtest(
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--scores",
+            help="Files of scores, or patterns of their names: Parquet, CSV, NDJSON, also packed. Repeatable.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = None,
+    labels: Annotated[
+        list[Path] | None, typer.Option("--labels", help="Files of labels, likewise.", rich_help_panel=_SOURCE)
+    ] = None,
+    as_written: Annotated[
+        bool,
+        typer.Option(
+            "--as-written",
+            help="Files: rows come in the order in which they stand, so that some are late; else by event time.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = False,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="live|FILE",
+            help="The cells of the live state, or of a file that `state export` wrote.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = None,
+    cells: Annotated[
+        Path | None,
+        typer.Option("--cells", help="A history that --save-cells wrote.", rich_help_panel=_SOURCE),
+    ] = None,
+    model: ModelOption = None,
+    version: VersionOption = None,
+    policy: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--policy",
+            help="TOML in the shape of the configuration file, with what differs. Repeatable.",
+            rich_help_panel=_TRIED,
+        ),
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid",
+            metavar="KEY=V,V",
+            help="Every combination of values: refit.max_age=12h,1d,2d. Repeatable.",
+            rich_help_panel=_TRIED,
+        ),
+    ] = None,
+    inject: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--inject",
+            metavar="FAULT",
+            help="What if: 'shift group=carrier:UA size=.5 from=2013-06-01'; or traffic (factor=), outage, delay (by=),"
+            " duplicate (share=); several in one history with a semicolon between. Repeatable: each is a what-if of its"
+            " own.",
+            rich_help_panel=_TRIED,
+        ),
+    ] = None,
+    warm_up_days: Annotated[
+        int,
+        typer.Option("--warm-up-days", min=0, help="First days that count in no figure.", rich_help_panel=_TRIED),
+    ] = _WARM_UP_DAYS,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Of the drawing of days for intervals.", rich_help_panel=_TRIED)
+    ] = 0,
+    html: Annotated[Path | None, typer.Option("--html", help="The report.", rich_help_panel=_OUTPUT)] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="The whole result, for programs.", rich_help_panel=_OUTPUT)
+    ] = None,
+    parquet: Annotated[
+        Path | None,
+        typer.Option("--parquet", help="Folder for its tables as Parquet files.", rich_help_panel=_OUTPUT),
+    ] = None,
+    save_cells: Annotated[
+        Path | None,
+        typer.Option("--save-cells", help="Keep the history here, so that it is made once.", rich_help_panel=_OUTPUT),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option("--processes", min=1, help="At most so many at once; default: the processors.")
+    ] = None,
+    resume_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume-folder",
+            help="Where outcomes are kept until all are there; default: a hidden folder beside the output.",
+        ),
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Replay history, and say what this configuration and others would have done, and which is better.
+
+    Nothing is written but the outputs, and nothing is connected to but with --topics or --state live, which only read.
+    Ctrl-C stops it; the same command goes on from there.
+
+    Code 0: done; 1: an error, or a policy failed, or it was stopped.
+    """
+    with readable_errors():
+        from workers.backtest_command import Asked, run_backtest
+        from workers.backtest_outputs import Outputs
+        from workers.backtest_sources import SourceOptions
+
+        sound = run_backtest(
+            load(config),
+            Asked(
+                source=SourceOptions(model, version, cells, state, scores or (), labels or (), as_written),
+                policies=policy or (),
+                grid=grid or (),
+                inject=inject or (),
+                outputs=Outputs(html, json_file, parquet),
+                save_cells=save_cells,
+                processes=processes,
+                resume_folder=resume_folder,
+                warm_up_days=warm_up_days,
+                seed=seed,
+            ),
+        )
+    if not sound:
+        raise typer.Exit(1)
