@@ -15,16 +15,23 @@ import numpy as np
 
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.tables import LabelColumns, ScoreColumns, Table
-from stream_calib.backtest.warehouse_cells import packed_panes
+from stream_calib.backtest.warehouse_cells import REPEATED, CellKeys, packed_panes
 from stream_calib.backtest.warehouse_engine import Engine
 from stream_calib.backtest.warehouse_fields import attribute_value, label_fields, score_fields
 from stream_calib.backtest.warehouse_grid import grid_table
-from stream_calib.backtest.warehouse_sql import GRID_TABLE, REPEATED, SIGNATURE_TABLE, STATES, UNIT_TABLE, Query
+from stream_calib.backtest.warehouse_sql import (
+    BUCKET_DIGITS,
+    BUCKET_TABLE,
+    GRID_TABLE,
+    SIGNATURE_TABLE,
+    UNIT_TABLE,
+    Query,
+)
 from stream_calib.config import Config
 from stream_calib.config_identity import semantic_hash
 from stream_calib.errors import HistoryError
 from stream_calib.events.contracts import MISSING_VALUE, ModelKey
-from stream_calib.events.identity import fingerprints, signature_hash, unit_buckets
+from stream_calib.events.identity import UNIT_BUCKETS, fingerprints, signature_hash, unit_buckets
 from stream_calib.events.keep_rates import rate_text
 
 UnitBuckets: TypeAlias = Literal["engine", "exact"]
@@ -98,13 +105,14 @@ def cells_of_tables(
             f" {_MOST_PANES:,} can be replayed: is the unit of the times right? Leave outliers out in a query"
         )
     dictionary = _put_tables(engine, query, found, config)
-    if buckets == "exact":
-        _put_units(engine, query, source)
-    columns = engine.columns(query.cells(first, max(len(dictionary), 1), exact=buckets == "exact"), source)
-    hashes = np.array(list(dictionary), dtype=np.uint64)
-    final = -1 if found.newest_label_ms is None else _last_final(found.newest_label_ms, query)
-    packed = packed_panes(columns["key"], columns["n"], first, last, min(final, last), hashes, dictionary, config)
-    state, n = columns["key"] % STATES, columns["n"]
+    _put_units(engine, query, source, exact=buckets == "exact")
+    keys = CellKeys.of(first, len(dictionary))
+    columns = engine.columns(query.cells(keys, exact=buckets == "exact"), source)
+    negative = config.windows.missing_label == "negative_at_horizon"
+    cells = keys.cells(columns["key"], columns["n"], negative=negative)
+    final = first - 1 if found.newest_label_ms is None else min(_last_final(found.newest_label_ms, query), last)
+    packed = packed_panes(cells, range(first, last + 1), final, dictionary, config)
+    state, n = keys.state(columns["key"]), columns["n"]
     counts = found.counts
     counts["winners"] = int(n.sum())
     counts["duplicates"] = counts["accepted"] - counts["winners"]
@@ -202,10 +210,16 @@ def _put_tables(engine: Engine, query: Query, found: _Survey, config: Config) ->
     return ordered
 
 
-def _put_units(engine: Engine, query: Query, source: str) -> None:
+def _put_units(engine: Engine, query: Query, source: str, *, exact: bool) -> None:
+    """The bucket of every unit, or of every beginning of an MD5."""
+    if not exact:
+        size = 16**BUCKET_DIGITS
+        digits = [format(number, f"0{BUCKET_DIGITS}x") for number in range(size)]
+        engine.put(BUCKET_TABLE, {"unit": digits, "bucket": np.arange(size) * UNIT_BUCKETS // size})
+        return
     _, rows = engine.rows(query.units(), source)
     units = [str(row[0]) for row in rows]
-    engine.put(UNIT_TABLE, {"u": units, "bucket": unit_buckets(fingerprints(units)).astype(np.int64)})
+    engine.put(UNIT_TABLE, {"unit": units, "bucket": unit_buckets(fingerprints(units)).astype(np.int64)})
 
 
 def _day(ms: int) -> str:

@@ -4,9 +4,7 @@ Ids that are there once on each side, nearly all as a rule, are joined and count
 are there several times are sorted: the smallest (time, score) of an id and pane wins, and takes the newest label that
 is later than the score and not beyond its horizon (of equally new ones withdrawn before negative before positive).
 
-A row of the result is a cell and what its winners' label is, as one number, `key`: ((((pane - first pane) * 20 + unit
-bucket) * signatures + signature) * 402 + grid bin) * 8 + state. States: `NONE` .. `POSITIVE`, and `REPEATED` added for
-winners whose id is there several times.
+A row of the result is a cell with a label, as one number (`CellKeys`), and its winners.
 """
 
 from __future__ import annotations
@@ -14,19 +12,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stream_calib.backtest.tables import LabelColumns, ScoreColumns, Table
+from stream_calib.backtest.warehouse_cells import REPEATED, CellKeys
 from stream_calib.backtest.warehouse_fields import Selected
 from stream_calib.backtest.warehouse_grid import BIN_SQL, estimate_sql
-from stream_calib.calibration.grid import N_BINS
-from stream_calib.events.identity import UNIT_BUCKETS
-
-NONE, WITHDRAWN, NEGATIVE, POSITIVE, REPEATED = 0, 1, 2, 3, 4
-STATES = 8
 
 GRID_TABLE = "stream_calib_grid"
 SIGNATURE_TABLE = "stream_calib_signatures"
 UNIT_TABLE = "stream_calib_units"
+BUCKET_TABLE = "stream_calib_buckets"
 
-_HEX = "'0123456789abcdef'"
+BUCKET_DIGITS = 3
+"""Hexadecimal digits of a unit's MD5 that its bucket is taken from: 204 or 205 of 4,096 values each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +71,13 @@ class Query:
 
     def units(self) -> str:
         """The distinct units."""
-        return f"SELECT DISTINCT {self._unit()} AS u FROM {self._scores()}"
+        return f"SELECT DISTINCT {self._unit()} AS unit FROM {self._scores()}"
 
-    def cells(self, first_pane: int, signatures: int, *, exact: bool) -> str:
+    def cells(self, keys: CellKeys, *, exact: bool) -> str:
         """`key` and `n`."""
-        cell = (
-            f"((((pane - {first_pane}) * {UNIT_BUCKETS} + bucket) * {signatures} + signature) * {N_BINS} + bin)"
-            f" * {STATES} + state"
-        )
-        parts = [f"SELECT {cell} AS key FROM once"]
+        parts = [f"SELECT {keys.sql('state')} AS key FROM once"]
         if self.has_id:
-            parts.append(f"SELECT {cell} + {REPEATED} AS key FROM repeatedly")
+            parts.append(f"SELECT {keys.sql(f'state + {REPEATED}')} AS key FROM repeatedly")
         body = " UNION ALL ".join(parts)
         return f"WITH {self._with(exact=exact)} SELECT key, count(*) AS n FROM ({body}) AS counted GROUP BY key"
 
@@ -142,18 +134,19 @@ class Query:
         score = "x" if self.score_columns.scale == "logit" else "least(greatest(x, 0.0), 1.0)"
         if self.score_columns.scale == "percent":
             score = "least(greatest(x / 100, 0.0), 1.0)"
-        unit_join = " JOIN stream_calib_units AS un ON un.u = c.unit" if exact else ""
-        bucket = "un.bucket" if exact else engine_bucket_sql("c.unit")
+        units, unit = (UNIT_TABLE, "c.unit") if exact else (BUCKET_TABLE, "c.digits")
         ids = "c.id, " if self.has_id else ""
         signature_join = f" JOIN {SIGNATURE_TABLE} AS d ON {' AND '.join(on)}" if on else ""
         signature = "d.signature" if on else "0"
-        inner = (
-            f"SELECT *, {self._unit()} AS unit, {estimate_sql(self.score_columns.scale)} AS place FROM {self._scores()}"
-        )
+        place = estimate_sql(self.score_columns.scale)
+        inner = f"SELECT *, {self._unit()} AS unit, {place} AS place FROM {self._scores()}"
+        if not exact:
+            inner = f"SELECT *, substr(md5(unit), 1, {BUCKET_DIGITS}) AS digits FROM ({inner}) AS unhashed"
         return (
             f"SELECT {ids}t, {score} AS s, t // {self.pane_ms} AS pane, {signature} AS signature,"
-            f" {BIN_SQL} AS bin, {bucket} AS bucket{label}"
-            f" FROM ({inner}) AS c JOIN {GRID_TABLE} AS g ON g.estimate = c.place{signature_join}{unit_join}"
+            f" {BIN_SQL} AS bin, un.bucket AS bucket{label}"
+            f" FROM ({inner}) AS c JOIN {GRID_TABLE} AS g ON g.estimate = c.place{signature_join}"
+            f" JOIN {units} AS un ON un.unit = {unit}"
         )
 
     def _own_time(self) -> str:
@@ -206,13 +199,3 @@ class Query:
     def _raw_labels(self) -> str:
         assert self.labels is not None
         return f"(SELECT {self.label_fields.select} FROM {self.labels.sql} AS source) AS raw"
-
-
-def engine_bucket_sql(unit: str) -> str:
-    """0 .. 19 of a unit's text by the first four hexadecimal digits of its MD5, in functions that every engine has.
-
-    65,536 values on 20 buckets: a share of .0500 each to four digits.
-    """
-    digits = [f"(strpos({_HEX}, substr(h, {i}, 1)) - 1)" for i in range(1, 5)]
-    value = f"((({digits[0]} * 16 + {digits[1]}) * 16 + {digits[2]}) * 16 + {digits[3]})"
-    return f"({value.replace('(h,', f'(md5({unit}),')}) % {UNIT_BUCKETS}"
