@@ -51,6 +51,9 @@ class Optimism(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     optimism: float
     """followed - best, on the same days."""
     warning: str | None
+    by_chance: float | None = None
+    """Share of the cases in which the best would lead the current policy by as much if none were better (reality check
+    of White, 2000); 1 where it does not lead, None with fewer than two blocks of days."""
 
 
 class Detection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

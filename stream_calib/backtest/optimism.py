@@ -20,7 +20,9 @@ from stream_calib.backtest.outcome import PolicyOutcome
 from stream_calib.snapshot.figures import rounded_figure
 
 MANY = 10
-"""Policies, from which on the figure of the best is not to be taken as it is."""
+"""Policies, beyond which the figure of the best is not to be taken as it is."""
+CHANCE = 0.05
+"""A lead that comes up by chance more often shows nothing."""
 
 
 def optimism_of(outcomes: Sequence[PolicyOutcome], current: int, draws: DayDraws) -> Optimism | None:
@@ -48,13 +50,15 @@ def nested_forward(
     followed = float(losses[followed_policies(losses, current), np.arange(len(labelled))].sum()) / total
     optimism = followed - float(means[best])
     lead = float(means[current] - means[best])
+    chance = by_chance(losses, labelled, current, draws)
     return Optimism(
         policies=len(names),
         best=names[best],
         best_log_loss=rounded_figure(float(means[best])),
         followed_log_loss=rounded_figure(followed),
         optimism=rounded_figure(optimism),
-        warning=_warning(len(names), optimism, lead, by_chance(losses, labelled, current, draws)),
+        warning=_warning(len(names), optimism, lead, chance),
+        by_chance=None if chance is None else rounded_figure(chance),
     )
 
 
@@ -70,7 +74,8 @@ def by_chance(
     losses: NDArray[np.float64], labelled: NDArray[np.float64], current: int, draws: DayDraws
 ) -> float | None:
     """How often the best of these policies would lead the current one by as much or more if none were better: the
-    reality check of White, "A reality check for data snooping", Econometrica 68, 2000, over blocks of days.
+    reality check of White, "A reality check for data snooping", Econometrica 68, 2000, over blocks of days; 1 where
+    none leads.
 
     Sums of log-loss (k, d), labelled weights (d,). None with fewer than two blocks of days.
     """
@@ -78,6 +83,8 @@ def by_chance(
         return None
     gains = np.delete(losses[current] - losses, current, axis=0).T
     mean = gains.sum(axis=0) / labelled.sum()
+    if mean.max() <= 0:
+        return 1.0
     drawn = draws.sums(gains) / np.maximum(draws.sums(labelled), np.finfo(np.float64).tiny)[:, None]
     return float(np.mean((drawn - mean).max(axis=1) >= mean.max()))
 
@@ -98,8 +105,8 @@ def _warning(policies: int, optimism: float, lead: float, chance: float | None) 
             "following the best so far from day to day would have been worse than the current policy, by"
             f" {optimism - lead:.5f} of log-loss"
         )
+    if chance is not None and (doubts or chance > CHANCE):
+        doubts.append(f"a lead like this comes up by chance in {chance:.0%} of the cases where none is better")
     if not doubts:
         return None
-    if chance is not None:
-        doubts.append(f"a lead like this comes up by chance in {chance:.0%} of the cases where none is better")
     return "; ".join(doubts) + ". Choose on earlier days, and judge the choice on later ones"

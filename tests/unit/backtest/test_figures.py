@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from scipy.special import expit, logit
@@ -13,6 +14,7 @@ from stream_calib.backtest.figures import (
     debiased_squared_ece,
     difference_interval,
     ece_interval,
+    is_warm_up_only,
     mean_interval,
     policy_figures,
     raw_figures,
@@ -105,6 +107,24 @@ def test_the_current_policy_has_no_difference_and_the_raw_score_has_one() -> Non
 def test_only_days_behind_the_warm_up_count() -> None:
     made = outcome("p", [90.0] * 5 + [50.0] * 20, scored_from_day=FIRST_DAY + 5)
     assert policy_figures(made, made, DayDraws(20, seed=1), PANE_MS).log_loss.value == pytest.approx(0.5)
+
+
+def test_all_days_count_where_the_history_is_shorter_than_the_warm_up() -> None:
+    made = outcome("p", [50.0] * 10, scored_from_day=FIRST_DAY + 14)
+    assert len(scored_days(made)) == 10
+    assert is_warm_up_only(made)
+    assert not is_warm_up_only(outcome("p", [50.0] * 10, scored_from_day=FIRST_DAY + 9))
+
+
+def test_the_age_of_data_is_that_of_scores_with_a_snapshot() -> None:
+    made = outcome("p", [50.0] * 2, unlabelled=100)
+    # On the first day a quarter of the labelled were served raw, so of 200 scores 150 had a snapshot.
+    made.days[0] = msgspec.structs.replace(made.days[0], identity=25, staleness_ms=150 * 3_600_000.0)
+    line = policy_figures(made, made, DayDraws(2, seed=1), PANE_MS)
+    assert line.staleness_hours == pytest.approx((150 + 200 * 36) / 350)
+    never = outcome("p", [50.0])
+    never.days[0] = msgspec.structs.replace(never.days[0], identity=100, staleness_ms=0.0)
+    assert policy_figures(never, never, DayDraws(1, seed=1), PANE_MS).staleness_hours == 0.0
 
 
 def test_days_at_the_end_that_have_no_labels_yet_do_not_count() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_calib.backtest.bootstrap import DayDraws
-from stream_calib.backtest.optimism import by_chance, followed_policies, nested_forward, optimism_of
+from stream_calib.backtest.optimism import followed_policies, nested_forward, optimism_of
 from tests.unit.backtest.policy_outcomes import outcome
 
 
@@ -38,7 +38,7 @@ def test_one_policy_has_no_optimism() -> None:
 def test_nothing_to_choose_where_the_current_one_is_best() -> None:
     found = optimism_of([outcome("a", [51.0] * 40), outcome("current", [50.0] * 40)], 1, DayDraws(40, seed=1))
     assert found is not None
-    assert (found.best, found.optimism, found.warning) == ("current", 0.0, None)
+    assert (found.best, found.optimism, found.warning, found.by_chance) == ("current", 0.0, None, 1.0)
 
 
 def test_equal_policies_leave_the_current_one_the_best() -> None:
@@ -58,7 +58,8 @@ def test_the_best_of_equal_policies_looks_better_and_following_it_is_not() -> No
         current = float(losses[0].mean()) / 100
         leads.append(current - found.best_log_loss)
         follows.append(current - found.followed_log_loss)
-        chances.append(by_chance(losses, labelled, 0, draws))
+        assert found.by_chance is not None
+        chances.append(found.by_chance)
         assert found.best == "p0" or found.warning is not None
     # The least of twenty normal means of variance 1 / 150 is 1.87 standard errors below the mean.
     assert np.mean(leads) == pytest.approx(1.867 / 100 / np.sqrt(150), rel=0.1)
@@ -75,9 +76,8 @@ def test_a_policy_that_is_better_stays_so_when_it_is_followed() -> None:
     assert found is not None
     assert (found.best, found.warning) == ("b", None)
     assert 0 <= found.optimism < 0.001
-    chance = by_chance(losses, np.full(150, 100.0), 0, draws)
-    assert chance is not None
-    assert chance < 0.01
+    assert found.by_chance is not None
+    assert found.by_chance < 0.01
 
 
 def test_many_policies_are_warned_of() -> None:
@@ -88,3 +88,18 @@ def test_many_policies_are_warned_of() -> None:
         "11 policies were tried, and the best of so many looks better than it is; a lead like this comes up by chance"
         " in 0% of the cases where none is better. Choose on earlier days, and judge the choice on later ones"
     )
+
+
+def test_a_lead_that_chance_makes_too_is_warned_of() -> None:
+    losses = 50 + np.random.default_rng(3).normal(size=(2, 60))
+    order = np.argsort(-losses.sum(axis=1))  # the current one is the worse of two equals
+    found = nested_forward(["current", "b"], losses[order], np.full(60, 100.0), 0, DayDraws(60, seed=1))
+    assert found.by_chance is not None
+    assert 0.05 < found.by_chance < 0.5
+    assert found.warning is not None
+    assert f"a lead like this comes up by chance in {found.by_chance:.0%} of the cases" in found.warning
+
+
+def test_one_day_tells_nothing_of_chance() -> None:
+    found = nested_forward(["current", "b"], np.array([[50.0], [49.0]]), np.full(1, 100.0), 0, DayDraws(1, seed=1))
+    assert (found.by_chance, found.best) == (None, "b")
