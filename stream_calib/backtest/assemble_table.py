@@ -12,6 +12,9 @@ from stream_calib.backtest.document import BacktestDocument, Interval, PolicyFig
 
 MOST_LINES = 20
 """Policies that are shown; the report has all."""
+LONGEST_NAME = 16
+"""Longer names stand below the table, with a number."""
+_UNITS = "difference: of log-loss to the current policy, x 1,000, and 95 % of it by drawing days; below 0 is better"
 
 
 def table_of(document: BacktestDocument) -> Table:
@@ -24,31 +27,30 @@ def table_of(document: BacktestDocument) -> Table:
     others = sorted(
         (line for line in document.table if line.policy != document.current), key=lambda line: line.log_loss.value
     )
-    shown, left = others[: MOST_LINES - 1], len(others[MOST_LINES - 1 :])
-    caption = (
-        "difference: of log-loss to the current policy, x 1,000, and 95 % of it by drawing days; below 0 is better"
-    )
-    if left:
-        caption = f"{left} more policies are in the report. {caption}"
+    shown, left = [*current, *others[: MOST_LINES - 1]], len(others[MOST_LINES - 1 :])
+    labels = [line.policy if len(line.policy) <= LONGEST_NAME else f"#{place}" for place, line in enumerate(shown)]
+    below = [f"{label}: {line.policy}" for label, line in zip(labels, shown, strict=True) if label != line.policy]
+    below += [f"{left} more policies are in the report."] if left else []
+    caption = Text("\n".join([*below, _UNITS]))
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
-    table.add_column("policy", overflow="fold", ratio=1)
+    table.add_column("policy", overflow="fold")
     for name in ("log-loss", "difference", "ECE %", "worst %", "alarms", "refits", "age h"):
         table.add_column(name, justify="right", no_wrap=True)
-    for line in [document.raw, *current, *shown]:
-        table.add_row(*_row(line, is_raw=line is document.raw))
+    raw = document.raw
+    table.add_row(Text(raw.policy), *_figures(raw), "-", "-", "-")
+    for label, line in zip(labels, shown, strict=True):
+        made = str(line.alarms), f"{line.published}/{line.refits}", f"{line.staleness_hours:.0f}"
+        table.add_row(Text(label), *_figures(line), *made)
     return table
 
 
-def _row(line: PolicyFigures, *, is_raw: bool) -> Sequence[str | Text]:
-    own = ["-"] * 3 if is_raw else [str(line.alarms), f"{line.published}/{line.refits}", f"{line.staleness_hours:.0f}"]
-    return [
-        Text(line.policy),
+def _figures(line: PolicyFigures) -> Sequence[str]:
+    return (
         f"{line.log_loss.value:.5f}",
         "-" if line.log_loss_difference is None else _thousandths(line.log_loss_difference),
         f"{100 * line.debiased_ece.value:.2f}",
         f"{line.worst_group_error_percent:.1f}",
-        *own,
-    ]
+    )
 
 
 def _thousandths(difference: Interval) -> str:
