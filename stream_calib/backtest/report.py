@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from stream_calib.backtest.document import BacktestDocument
+from stream_calib.backtest.figures import scored_days
 from stream_calib.backtest.outcome import PolicyOutcome
 from stream_calib.backtest.report_alarms import alarm_spans
 from stream_calib.backtest.report_choice import chosen
 from stream_calib.backtest.report_differences import MOST_DRAWN, difference_chart
 from stream_calib.backtest.report_groups import group_map
 from stream_calib.backtest.report_reliability import reliability_charts
+from stream_calib.backtest.report_series import DAY_MS
 from stream_calib.backtest.report_summary import measures, optimism_text, statements
 from stream_calib.backtest.report_tables import (
     MOST_ROWS,
@@ -44,9 +46,12 @@ class _Events:
     name: str
     alarms: Sequence[AlarmRow]
     alarms_in_all: int
+    early_alarms: int
+    """On days that count in no figure; so `early_refits`."""
     alarms_by_kind: Sequence[tuple[str, int]]
     refits: Sequence[RefitRow]
     refits_in_all: int
+    early_refits: int
     published: int
     outcomes: Sequence[str]
     reasons: Sequence[tuple[str, Sequence[int]]]
@@ -98,16 +103,18 @@ def _markup(chart: Drawing, css: str) -> Markup:
 
 
 def _events(outcome: PolicyOutcome, pane_ms: int) -> _Events:
-    spans = alarm_spans(outcome, pane_ms)
+    spans, first = alarm_spans(outcome, pane_ms), scored_days(outcome)[0].day
     outcomes, reasons = refits_by_reason([(refit.reason, refit.outcome) for refit in outcome.refits])
     codes = Counter(code for refit in outcome.refits for code in dict.fromkeys(refit.codes))
     return _Events(
         outcome.policy,
         alarm_rows(spans),
         len(spans),
+        sum((span.opened_ms - 1) // DAY_MS < first for span in spans),
         _most_common(Counter(span.kind for span in spans)),
         refit_rows(outcome.refits, pane_ms),
         len(outcome.refits),
+        sum(refit.pane * pane_ms // DAY_MS < first for refit in outcome.refits),
         sum(refit.outcome == "published" for refit in outcome.refits),
         outcomes,
         reasons,

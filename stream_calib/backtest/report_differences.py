@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stream_calib.backtest.document import PolicyFigures
 from stream_calib.backtest.report_choice import Chosen, side
 from stream_calib.backtest.report_tables import interval_text
@@ -16,7 +18,8 @@ def difference_chart(shown: Chosen) -> Drawing:
     """The MOST_DRAWN policies of least log-loss beside the current one; left of 0 is better."""
     rows = [figures for figures in shown.document.table if figures.log_loss_difference is not None]
     rows = sorted(rows, key=lambda figures: figures.log_loss.value)[:MOST_DRAWN]
-    longest = max((min(len(row.policy), _LONGEST_NAME) for row in rows), default=0)
+    names = _distinct_names([row.policy for row in rows])
+    longest = max((len(name) for name in names), default=0)
     left = max(120.0, longest * _LETTER + 24)
     bottom = _TOP + _ROW * len(rows) + 4
     reach = max((abs(end) for row in rows for end in _ends(row)), default=0.0) * 1.06 or 1e-6
@@ -28,10 +31,27 @@ def difference_chart(shown: Chosen) -> Drawing:
         out.append(element("text", "tick middle", x=x(tick), y=bottom + 18, text=signed(tick)))
     out.append(element("text", "axis-name end", x=x(0) - 8, y=12, text="\N{LEFTWARDS ARROW} better than the current"))
     out.append(element("text", "axis-name", x=x(0) + 8, y=12, text="worse \N{RIGHTWARDS ARROW}"))
-    for line, row in enumerate(rows):
-        out += _row(row, x, _TOP + _ROW * (line + 0.5) + 2)
+    for line, (row, name) in enumerate(zip(rows, names, strict=True)):
+        out += _row(row, name, x, _TOP + _ROW * (line + 0.5) + 2)
     label = "Difference of each policy's log-loss with the current policy's; the table below says the same"
     return Drawing(_WIDTH, bottom + 24, label, out)
+
+
+def _distinct_names(names: Sequence[str]) -> list[str]:
+    """At most _LONGEST_NAME characters each, without the words that all of them have: what a grid did not vary."""
+    words = [name.split(" ") for name in names]
+    common = set.intersection(*map(set, words)) if len(names) > 1 else set()
+    told = [" ".join(word for word in one if word not in common) for one in words]
+    if len({shortened(name, _LONGEST_NAME) for name in told}) < len(set(names)):
+        half = _LONGEST_NAME // 2
+        told = [
+            name if len(name) <= _LONGEST_NAME else name[: half - 1] + "\N{HORIZONTAL ELLIPSIS}" + name[-half:]
+            for name in told
+        ]
+    return [
+        shortened(name, _LONGEST_NAME) or shortened(whole, _LONGEST_NAME)
+        for name, whole in zip(told, names, strict=True)
+    ]
 
 
 def _ends(row: PolicyFigures) -> tuple[float, ...]:
@@ -41,13 +61,12 @@ def _ends(row: PolicyFigures) -> tuple[float, ...]:
     return tuple(end for end in (difference.value, difference.low, difference.high) if end is not None)
 
 
-def _row(row: PolicyFigures, x: Scale, centre: float) -> list[str]:
+def _row(row: PolicyFigures, name: str, x: Scale, centre: float) -> list[str]:
     difference = row.log_loss_difference
     assert difference is not None
     seen = side(difference)
     interval = interval_text(difference, 5, signed=True)
     said = f"{row.policy}: {signed_text(difference.value, 5)}" + (f" (95 %: {interval})" if interval else "")
-    name = shortened(row.policy, _LONGEST_NAME)
     out = [element("text", "tick end group-name", x=x.start - 10, y=centre + 4, text=name)]
     if difference.low is not None and difference.high is not None:
         low, high = x(difference.low), x(difference.high)

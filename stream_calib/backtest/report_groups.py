@@ -12,12 +12,13 @@ from stream_calib.backtest.bootstrap import Column, block_days
 from stream_calib.backtest.figures import scored_days
 from stream_calib.backtest.outcome import DayFigures, GroupFigures, PolicyOutcome, Sums
 from stream_calib.calibration.metrics.binomial_bounds import clopper_pearson
-from stream_calib.pages.texts import count_text, percent_text, signed_percent_text
+from stream_calib.pages.texts import count_text, percent_text, shortened, signed_percent_text
 
 MOST_GROUPS = 40
 MOST_MONTHS = 24
 _BLOCKS = 4
 """Blocks of days whose mean residual is their common error; what they scatter about it is noise."""
+_LONGEST_NAME = 120
 _STEPS = (0.1, 0.25)
 """Shares by which positives are off from which on a colour is stronger."""
 
@@ -34,8 +35,7 @@ class GroupCell:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    family: str
-    group: str
+    name: str
     labelled: float
     whole: GroupCell
     raw: GroupCell
@@ -78,15 +78,14 @@ def group_map(outcome: PolicyOutcome) -> GroupMap:
 
     def row(one: GroupFigures) -> GroupRow:
         effect = 1 + max(one.served.labelled / blocks - 1, 0.0) * rho
-        name = f"{one.family}: {one.group}"
+        name = shortened(_name(one), _LONGEST_NAME)
 
         def cell(when: str, labelled: float, positives: float, probability: float) -> GroupCell:
             return _cell(f"{name}, {when}", labelled, positives, probability, effect, cells)
 
         served, raw = one.served, one.raw
         return GroupRow(
-            one.family,
-            one.group,
+            name,
             served.labelled,
             cell("all months", served.labelled, served.positives, served.probability),
             cell("all months, raw score", raw.labelled, raw.positives, raw.probability),
@@ -94,6 +93,11 @@ def group_map(outcome: PolicyOutcome) -> GroupMap:
         )
 
     return GroupMap(months, [row(one) for one in shown], len(ordered), len(all_months), phi)
+
+
+def _name(one: GroupFigures) -> str:
+    """`carrier=UA & origin=EWR` says its family; the name of a predicate does not."""
+    return one.group if "=" in one.group or one.family == one.group else f"{one.family}: {one.group}"
 
 
 def _cell(where: str, labelled: float, positives: float, probability: float, effect: float, cells: int) -> GroupCell:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stream_calib.backtest.document import BacktestDocument, Detection, Interval, PolicyFigures
@@ -87,6 +87,13 @@ def policy_rows(shown: Chosen) -> list[PolicyRow]:
     return [_policy_row(f, overrides.get(f.policy, {}), shown) for f in [*table, document.raw]]
 
 
+def _settings(name: str, overrides: Mapping[str, str]) -> str:
+    """Empty where the name says them, as that of a grid's policy does."""
+    if all(f"{key.rpartition('.')[2]}=" in name for key in overrides):
+        return ""
+    return ", ".join(f"{key}={value}" for key, value in sorted(overrides.items()))
+
+
 def _by_loss(figures: PolicyFigures) -> tuple[bool, float]:
     return math.isnan(figures.log_loss.value), figures.log_loss.value
 
@@ -101,7 +108,7 @@ def _policy_row(figures: PolicyFigures, overrides: dict[str, str], shown: Chosen
     return PolicyRow(
         "raw score" if raw else shortened(figures.policy, _LONGEST_NAME),
         marks,
-        shortened(", ".join(f"{key}={value}" for key, value in sorted(overrides.items())), _LONGEST_TEXT),
+        shortened(_settings(figures.policy, overrides), _LONGEST_TEXT),
         _figure(figures.log_loss),
         _difference(figures.log_loss_difference),
         _figure(figures.brier),

@@ -13,6 +13,8 @@ from html import escape
 from typing import NamedTuple
 
 _DAY_MS = 86_400_000
+_MONTHS_FROM_DAYS = 100
+"""Length of an axis of time from which on months are told, not days."""
 
 
 def element(name: str, css: str = "", text: str = "", title: str = "", **attributes: float | str) -> str:
@@ -104,7 +106,7 @@ def month_starts(first_ms: int, last_ms: int) -> list[tuple[int, str]]:
 def time_ticks(first_ms: int, last_ms: int, most: int = 14) -> list[tuple[int, str]]:
     """(epoch ms, name) of at most `most` months that begin inside the range, or days where it is shorter; UTC."""
     months = month_starts(first_ms, last_ms)
-    if len(months) >= 2:
+    if last_ms - first_ms >= _MONTHS_FROM_DAYS * _DAY_MS:
         return months[:: math.ceil(len(months) / most)]
     first_day, last_day = math.ceil(first_ms / _DAY_MS), last_ms // _DAY_MS
     days = range(first_day, last_day + 1, max(1, math.ceil((last_day - first_day + 1) / (most // 2))))

@@ -100,8 +100,10 @@ def test_groups_are_ordered_by_how_sure_their_error_is_and_coloured_only_beyond_
 
     made = group_map(msgspec.structs.replace(outcome(days=60), groups=groups))
 
-    assert [row.group for row in made.rows] == ["none came", "much more", "fewer", "few", "empty", "right"]
-    cells = {row.group: row.months[0] for row in made.rows}
+    assert [row.name for row in made.rows] == [
+        f"plan: {name}" for name in ("none came", "much more", "fewer", "few", "empty", "right")
+    ]
+    cells = {row.name.removeprefix("plan: "): row.months[0] for row in made.rows}
     assert {name: cell.css for name, cell in cells.items()} == {
         "none came": "less strength3",
         "much more": "more strength3",
@@ -175,10 +177,11 @@ def test_marks_that_share_a_place_are_one_and_a_long_time_line_is_no_larger(long
 def test_ticks_of_time_are_months_or_days_and_few() -> None:
     start = FIRST_DAY * DAY_MS
 
-    assert time_ticks(start, start + 90 * DAY_MS) == [
+    assert time_ticks(start, start + 120 * DAY_MS) == [
         (start + 31 * DAY_MS, "Feb"),
         (start + 59 * DAY_MS, "Mar"),
         (start + 90 * DAY_MS, "Apr"),
+        (start + 120 * DAY_MS, "May"),
     ]
     assert [name for _, name in time_ticks(start + 5, start + 3 * DAY_MS)] == ["2 Jan", "3 Jan", "4 Jan"]
     assert all(0 < len(time_ticks(start, start + days * DAY_MS)) <= 14 for days in range(1, 4_000, 13))
