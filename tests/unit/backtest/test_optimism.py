@@ -90,6 +90,13 @@ def test_many_policies_are_warned_of() -> None:
     )
 
 
+def test_ten_policies_are_not_many() -> None:
+    losses = [outcome(f"p{place}", [50.0 - (place == 3)] * 40) for place in range(10)]
+    found = optimism_of(losses, 0, DayDraws(40, seed=1))
+    assert found is not None
+    assert found.warning is None
+
+
 def test_a_lead_that_chance_makes_too_is_warned_of() -> None:
     losses = 50 + np.random.default_rng(3).normal(size=(2, 60))
     order = np.argsort(-losses.sum(axis=1))  # the current one is the worse of two equals
