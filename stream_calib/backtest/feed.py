@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from stream_calib.backtest.history import Start
 from stream_calib.windows.input_batch import Records
 from stream_calib.windows.shard_store import Mark
+
+F = TypeVar("F", bound="Feed")
 
 
 class FeedBatch(NamedTuple):
@@ -67,7 +69,7 @@ class Feed(ABC):
     def close(self) -> None:
         """Lets go of files and connections."""
 
-    def __enter__(self) -> Feed:
+    def __enter__(self: F) -> F:
         return self
 
     def __exit__(self, *_: object) -> None:

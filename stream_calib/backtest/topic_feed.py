@@ -41,9 +41,10 @@ class _Part:
     range: PartitionRange
     next: int
     compacted: bool
+    asked: int
+    """Records to be read next."""
     clock_ms: int = -1
     """As far as it is known here, for pacing."""
-    asked: int = _FIRST_RECORDS
 
     @property
     def unread(self) -> bool:
@@ -98,7 +99,8 @@ class TopicFeed(Feed):
             # A partition without a record of the range takes no part in it. From the beginning on it does, as live.
             if self._bounded and found.wanted.start >= found.wanted.end:
                 continue
-            self._parts.append(_Part(source, input_key, found, found.wanted.start, compacted[source.topic]))
+            asked, start = _FIRST_RECORDS, found.wanted.start
+            self._parts.append(_Part(source, input_key, found, start, compacted[source.topic], asked))
             self._gone(source, found)
             starts[input_key] = mark
         self._starts = starts
