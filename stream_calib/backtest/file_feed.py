@@ -171,6 +171,8 @@ class FileFeed(Feed):
                 reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.rejected.most_common())
                 others = f", {report.other_models:,} of other models" if report.other_models else ""
                 examples = "".join(f"\n  {example}" for example in report.examples)
+                if not report.read:
+                    raise HistoryError(f"{_named(files.files)}: no row; {what}s are needed")
                 raise HistoryError(
                     f"{_named(files.files)}: of {report.read:,} rows none is a {what}"
                     f"{f': {reasons}' if reasons else ''}{others}; look at the paths and units of [{what}s]{examples}"

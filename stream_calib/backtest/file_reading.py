@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS, _BATCH_LINES = 1 << 17, 5_000
 _COPIED_BYTES = 1 << 20
-_UNPACKED_BY_DUCKDB = ("", ".gz", ".zst")
+_DELIMITERS = ",;\t|"
 
 
 class ColumnReader(Protocol):
@@ -73,8 +73,9 @@ class SideFiles:
         """The rows of all files in their order. Raises HistoryError where a file cannot be read (on)."""
         for file in self.files:
             if file.kind == "parquet":
+                connection = self._connection()
                 with _reading(file.name):
-                    self.rows_in_all += _row_count(self._connection(), file)
+                    self.rows_in_all += _row_count(connection, file)
         for file in self.files:
             read = self._of_lines(file) if file.kind == "ndjson" else self._of_columns(file)
             for found, places in read:
@@ -95,10 +96,14 @@ class SideFiles:
     def _of_columns(self, file: DataFile) -> Iterator[tuple[Read, Sequence[int]]]:
         with tempfile.NamedTemporaryFile(prefix="stream-calib-", suffix=".csv") as unpacked:
             path = file.path
-            if file.packing not in _UNPACKED_BY_DUCKDB:
+            if file.packing:  # not by DuckDB, to which a file of Zstandard that was cut off is one that has ended
                 _unpack(file, unpacked)
                 path = Path(unpacked.name)
-            table = replace(open_files(self._connection(), [path]), source=file.name)
+            try:
+                table = replace(open_files(self._connection(), [path]), source=file.name)
+            except HistoryError as error:
+                raise HistoryError(str(error).replace(str(path), file.name)) from error
+            _check_header(table)
             chosen = _chosen(table, self._columns.wanted)
             before = 0
             with _reading(file.name):
@@ -134,7 +139,18 @@ def _reading(name: str) -> Iterator[None]:
         with readable(name):
             yield
     except (pyarrow.ArrowException, OSError) as error:
-        raise HistoryError(f"{name}: cannot be read on: {error}") from error
+        what = " ".join(str(error).split("\nPossible fixes")[0].split())
+        raise HistoryError(f"{name}: cannot be read on: {what:.400}") from error
+
+
+def _check_header(table: Table) -> None:
+    """Raises HistoryError where DuckDB took a table of several columns for one of a single column."""
+    (header, *others) = table.fields
+    if not others and any(delimiter in header for delimiter in _DELIMITERS):
+        raise HistoryError(
+            f"{table.source}: its lines cannot be cut into the columns of its header, {header!r:.200}: some have more"
+            " cells, or fewer; quote cells that hold delimiters or line ends"
+        )
 
 
 def _row_count(connection: duckdb.DuckDBPyConnection, file: DataFile) -> int:
@@ -169,7 +185,7 @@ def _chosen(table: Table, wanted: Sequence[Wanted]) -> list[_Chosen]:
 def _selected(field: Field, role: Role) -> tuple[str, CellKind]:
     sql = field.sql
     if field.kind == "cell":
-        return sql, "cell"
+        return sql, "cell" if role in ("number", "time") else "text"
     if field.kind == "text":
         return f"CAST({sql} AS VARCHAR)", "text"
     if field.kind == "boolean":

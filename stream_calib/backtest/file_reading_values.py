@@ -26,8 +26,8 @@ from stream_calib.events.event_times import TimeUnit, milliseconds, read_times
 from stream_calib.events.model_scores import SCORE_TOLERANCE, read_scores, scaled
 
 CellKind: TypeAlias = Literal["text", "cell", "number", "decimal", "boolean", "instant", "unusable"]
-"""What an array holds: `cell` is text of a CSV file, `instant` a date or timestamp, `unusable` true where there is a
-value that no field can have."""
+"""What an array holds: `cell` is text of a CSV file that may be a number, `instant` a date or timestamp,
+`unusable` true where there is a value that no field can have."""
 
 Role: TypeAlias = Literal["text", "name", "number", "time"]
 """What a column is for: `text` may be of a number, `name` only of text."""
