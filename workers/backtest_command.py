@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +18,19 @@ from stream_calib.backtest.history_file import save_history
 from stream_calib.backtest.inject_faults import parse_scenario
 from stream_calib.backtest.policy_file import policies_of
 from stream_calib.config import Config
+from stream_calib.errors import BacktestError
 from workers.backtest_outputs import Outputs
 from workers.backtest_progress import StoppedError, shown_steps
 from workers.backtest_sources import SourceOptions, history_of
-from workers.backtest_texts import detection_text, history_text
+from workers.backtest_texts import detection_text, history_text, verification_text
+from workers.backtest_verify import verify_live
 from workers.backtest_work import Effort, Worked, work
 from workers.cli_common import console
+from workers.cli_models import known_keys, selected_key
+from workers.deployment import connect_state, open_log, state_of
 
+DIFFERENCES = 3
+"""Exit code."""
 HIDDEN_FOLDER = ".stream-calib-backtest"
 
 
@@ -43,8 +50,9 @@ class Asked:
     seed: int
 
 
-def run_backtest(config: Config, asked: Asked) -> bool:
-    """Does and prints it; whether every policy was run, and nobody stopped it. Raises StreamCalibError."""
+def run_backtest(config: Config, asked: Asked) -> int:
+    """Does and prints it; the exit code: 1 where a policy was not run, or somebody stopped it. Raises
+    StreamCalibError."""
     asked.source.check()
     asked.outputs.check()
     tried = policies_of(config, asked.policies, asked.grid)
@@ -65,9 +73,37 @@ def run_backtest(config: Config, asked: Asked) -> bool:
     except StoppedError as stopped:
         errors.print(f"{stopped}; what is done is kept in {folder}. The same command goes on from there:")
         errors.print(f"  {shlex.join(['stream-calib', *sys.argv[1:]])}")
-        return False
+        return 1
     _print(worked, history, asked.outputs)
-    return not worked.failed
+    return int(bool(worked.failed))
+
+
+def run_verify(config: Config, asked: Asked) -> int:
+    """Compares the replay of the topics with the live state, and prints that; the exit code: DIFFERENCES where there
+    are some. Raises StreamCalibError."""
+    source, outputs = asked.source, asked.outputs
+    source.check()
+    if not source.topics or source.since or source.until or source.allow_gaps:
+        raise BacktestError("--verify compares all that the live state was made of: give it --topics, and no range")
+    if asked.policies or asked.grid or asked.inject or outputs.html or outputs.parquet or asked.save_cells:
+        raise BacktestError("--verify only compares; leave out policies, faults and outputs but --json")
+    outputs.check()
+    with shown_steps() as steps, open_log(config) as log, closing(connect_state(config)) as client:
+        key = selected_key(known_keys(client, config), source.model, source.version)
+        live = state_of(client, config, key).store
+        on_records, on_panes = steps.begin("reading topics"), steps.later("deciding panes")
+        found = verify_live(
+            log,
+            config,
+            key,
+            live,
+            on_records=lambda done, of: on_records(done, of, f"{done:,} records"),
+            on_panes=lambda done, of: on_panes(done, of, f"{done:,} panes"),
+        )
+    if outputs.json is not None:
+        outputs.json.write_bytes(found.encode() + b"\n")
+    console.print(verification_text(found, key, config.windows.pane_ms), soft_wrap=True)
+    return DIFFERENCES if found.differences else 0
 
 
 def hidden_folder(outputs: Sequence[Path | None]) -> Path:

@@ -32,13 +32,30 @@ class Steps:
         if self._task is not None:
             self._progress.update(self._task, total=1, completed=1)
         task = self._task = self._progress.add_task(what, total=None, what="")
+        return self._teller(what, task)
 
+    def later(self, what: str) -> Callable[[float, float, str], None]:
+        """A step that the first word of it begins."""
+        begun: list[Callable[[float, float, str], None]] = []
+
+        def tell(done: float, total: float, said: str = "") -> None:
+            if not begun:
+                begun.append(self.begin(what))
+            begun[0](done, total, said)
+
+        return tell
+
+    def _teller(self, what: str, task: TaskID) -> Callable[[float, float, str], None]:
         def tell(done: float, total: float, said: str = "") -> None:
             if self._stop.is_set():
                 raise StoppedError(f"stopped while {what}")
             self._progress.update(task, completed=done, total=total or None, what=said)
 
         return tell
+
+    def warn(self, what: str) -> None:
+        """Above the bars."""
+        self._progress.console.print(f"warning: {what}", style="yellow", markup=False, highlight=False)
 
 
 @contextmanager

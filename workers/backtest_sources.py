@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from stream_calib.backtest.dumped_state import keys_of_dump, state_of_dump
 from stream_calib.backtest.exact import ExactReplay
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.history_file import load_history
+from stream_calib.backtest.topic_feed import feed_bounds
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys, semantic_hash
 from stream_calib.errors import BacktestError, HistoryError
@@ -18,8 +19,9 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.windows.column_shards import ColumnShards
 from stream_calib.windows.panes import PaneSettings
 from workers.backtest_progress import Steps
+from workers.backtest_verify import replay_topics
 from workers.cli_models import known_keys, selected_key
-from workers.deployment import connect_state, state_of
+from workers.deployment import connect_state, open_log, state_of
 
 LIVE = "live"
 """In place of a file: the state that the configuration names."""
@@ -34,26 +36,58 @@ class SourceOptions:
     cells: Path | None = None
     state: str | None = None
     """LIVE, or a file of `state export`."""
-    scores: Sequence[Path] = ()
-    labels: Sequence[Path] = ()
+    topics: bool = False
+    since: Sequence[str] = ()
+    until: Sequence[str] = ()
+    allow_gaps: bool = False
+    scores: Sequence[str] = ()
+    """Files; tables or queries where `duckdb` is given. Likewise `labels` and `table`."""
+    labels: Sequence[str] = ()
     as_written: bool = False
+    table: Sequence[str] = ()
+    """Scores and labels in one."""
+    label_time: str | None = None
+    """Column of the label's time in `table`; None: labels are dated at the horizon."""
+    engine: bool = False
+    """Whether rows of files are counted inside DuckDB."""
+    duckdb: Path | None = None
+    """A database that is only read."""
+    live_buckets: bool = False
+    """Whether an engine is given the unit buckets of live."""
+
+    @property
+    def in_engine(self) -> bool:
+        """Whether rows become cells inside an engine."""
+        return self.engine or self.duckdb is not None or bool(self.table)
 
     def check(self) -> None:
-        """Raises BacktestError where there is not exactly one source."""
+        """Raises BacktestError where there is not exactly one source, or an option is not of it."""
         given = {
-            "--cells": self.cells is not None,
-            "--state": self.state is not None,
+            "--topics": self.topics,
             "--scores and --labels": bool(self.scores or self.labels),
+            "--table": bool(self.table),
+            "--state": self.state is not None,
+            "--cells": self.cells is not None,
         }
         named = [option for option, there in given.items() if there]
         if len(named) != 1:
-            what = f"{' and '.join(named)} are two sources" if named else "there is nothing to replay"
-            raise BacktestError(
-                f"{what}; give one of --scores FILE with --labels FILE, --topics, --state, or --cells FILE"
-            )
+            what = f"{' and '.join(named)} are several sources" if named else "there is nothing to replay"
+            raise BacktestError(f"{what}; give one of --scores with --labels, --table, --topics, --state, or --cells")
         if bool(self.scores) != bool(self.labels):
             missing = "--labels" if self.scores else "--scores"
             raise BacktestError(f"{missing} is missing: both the scores and their labels are needed")
+        for option, there, needs in (
+            ("--from", self.since, self.topics),
+            ("--until", self.until, self.topics),
+            ("--allow-gaps", self.allow_gaps, self.topics),
+            ("--as-written", self.as_written, self.scores and not self.in_engine),
+            ("--label-time", self.label_time, self.table),
+            ("--engine", self.engine, self.scores or self.table),
+            ("--duckdb", self.duckdb, self.scores or self.table),
+            ("--live-buckets", self.live_buckets, self.in_engine),
+        ):
+            if there and not needs:
+                raise BacktestError(f"{option} says nothing of {named[0]}; leave it out")
 
 
 def history_of(options: SourceOptions, config: Config, steps: Steps) -> CellHistory:
@@ -68,6 +102,14 @@ def history_of(options: SourceOptions, config: Config, steps: Steps) -> CellHist
     if options.state is not None:
         steps.begin("reading the state")
         return _live(options, config) if options.state == LIVE else _dumped(Path(options.state), options, config)
+    if options.topics:
+        return _topics(options, config, steps)
+    if options.in_engine:
+        # Needs extras, which nobody needs who replays something else; so below.
+        from workers.backtest_tables import history_of_tables
+
+        steps.begin("counting rows")
+        return history_of_tables(options, config, named_key(options, config))
     return _files(options, config, steps)
 
 
@@ -92,6 +134,32 @@ def _live(options: SourceOptions, config: Config) -> CellHistory:
         return CellHistory.of_state(state.store, key, state.generation, config.windows.pane_ms, source, {})
 
 
+def _topics(options: SourceOptions, config: Config, steps: Steps) -> CellHistory:
+    """The whole of it as the live state has begun it; a range needs no state."""
+    tell = steps.begin("reading topics")
+    since, until = feed_bounds(options.since, config), feed_bounds(options.until, config)
+    with ExitStack() as stack:
+        log = stack.enter_context(open_log(config))
+        live = None
+        if since or until:
+            key = named_key(options, config)
+        else:
+            client = stack.enter_context(closing(connect_state(config)))
+            key = selected_key(known_keys(client, config), options.model, options.version)
+            live = state_of(client, config, key).store
+        made = replay_topics(
+            log,
+            config,
+            key,
+            live,
+            since=since,
+            until=until,
+            allow_gaps=options.allow_gaps,
+            on_progress=lambda done, of: tell(done, of, f"{done:,} records"),
+        )
+        return made.history
+
+
 def _dumped(path: Path, options: SourceOptions, config: Config) -> CellHistory:
     key = selected_key(keys_of_dump(path), options.model, options.version)
     state, generation = state_of_dump(path, key)
@@ -100,17 +168,21 @@ def _dumped(path: Path, options: SourceOptions, config: Config) -> CellHistory:
 
 
 def _files(options: SourceOptions, config: Config, steps: Steps) -> CellHistory:
-    # DuckDB is an extra, and nobody who replays something else needs it.
     from stream_calib.backtest.file_feed import FileFeed
 
-    key = _named_key(options, config)
+    key = named_key(options, config)
     tell = steps.begin("reading files")
-    with FileFeed(options.scores, options.labels, config, key, as_written=options.as_written) as feed:
+    scores, labels = ([Path(name) for name in names] for names in (options.scores, options.labels))
+    feed = FileFeed(scores, labels, config, key, as_written=options.as_written)
+    with feed:
         shards = ColumnShards(config.windows.shards, PaneSettings.of(config))
-        return ExactReplay(feed, config, key, shards).run(lambda done, of: tell(done, of, f"{done:,} records"))
+        history = ExactReplay(feed, config, key, shards).run(lambda done, of: tell(done, of, f"{done:,} records"))
+        for warning in feed.warnings():
+            steps.warn(warning)
+        return history
 
 
-def _named_key(options: SourceOptions, config: Config) -> ModelKey:
+def named_key(options: SourceOptions, config: Config) -> ModelKey:
     """The configured one that fits, or the one that is named where records say which model they are of."""
     if options.model is not None and options.version is not None:
         return ModelKey.of(options.model, options.version)

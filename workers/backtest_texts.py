@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from stream_calib.backtest.document import Detection
 from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.verify import Verification
+from stream_calib.events.contracts import ModelKey
 from workers.time_text import age, utc_minute, utc_of_pane
 
 
@@ -31,6 +33,19 @@ def detection_text(detection: Detection) -> str:
     ]
     lines.append(f"  log-loss from then on {losses[0]}, without the fault {losses[1]}")
     return "\n".join(lines)
+
+
+def verification_text(found: Verification, key: ModelKey, pane_ms: int) -> str:
+    """What was compared, and what differs."""
+    first, end = (utc_of_pane(pane, pane_ms) for pane in (found.first_pane, found.matured + 1))
+    lines = [
+        f"{key}: panes from {first} to {end} UTC: cells of {found.closed - found.first_pane + 1:,} closed and"
+        f" {found.matured - found.first_pane + 1:,} matured panes, {found.entries:,} entries of the decision log,"
+        f" {found.snapshots:,} snapshots, {found.alerts:,} events of alerts"
+    ]
+    lines += [f"not compared: {what}" for what in found.left_out]
+    lines += [f"differs: {difference.text}" for difference in found.differences]
+    return "\n".join([*lines, *([] if found.differences else ["the replay is the live run, to the byte"])])
 
 
 def _when(time_ms: int, from_ms: int) -> str:

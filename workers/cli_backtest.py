@@ -30,21 +30,101 @@ app = typer.Typer()
 @app.command(epilog=_EPILOG)
 def backtest(
     scores: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             "--scores",
+            metavar="FILE",
             help="Files of scores, or patterns of their names: Parquet, CSV, NDJSON, also packed. Repeatable.",
             rich_help_panel=_SOURCE,
         ),
     ] = None,
     labels: Annotated[
-        list[Path] | None, typer.Option("--labels", help="Files of labels, likewise.", rich_help_panel=_SOURCE)
+        list[str] | None,
+        typer.Option("--labels", metavar="FILE", help="Files of labels, likewise.", rich_help_panel=_SOURCE),
     ] = None,
     as_written: Annotated[
         bool,
         typer.Option(
             "--as-written",
             help="Files: rows come in the order in which they stand, so that some are late; else by event time.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = False,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            metavar="FILE",
+            help="Files that have score and label in one row; counted inside DuckDB. Repeatable.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = None,
+    label_time: Annotated[
+        str | None,
+        typer.Option(
+            "--label-time",
+            metavar="COLUMN",
+            help="--table: when the label was known; without it, at the horizon.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = None,
+    engine: Annotated[
+        bool,
+        typer.Option(
+            "--engine",
+            help="--scores, --labels: rows become cells inside DuckDB, for very many of them; nothing is late then.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = False,
+    duckdb: Annotated[
+        Path | None,
+        typer.Option(
+            "--duckdb",
+            metavar="DATABASE",
+            help="--scores, --labels and --table are tables or queries of this database; counted inside it.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = None,
+    live_buckets: Annotated[
+        bool,
+        typer.Option(
+            "--live-buckets",
+            help="Counted inside DuckDB: units fall into the same buckets as live, which takes longer.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = False,
+    topics: Annotated[
+        bool,
+        typer.Option(
+            "--topics", help="The topics of this configuration: what the monitor has read.", rich_help_panel=_SOURCE
+        ),
+    ] = False,
+    since: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            help="Topics: a time of the log's timestamps (2024-05-01T00:00Z), or an offset of a topic (labels:1200), or"
+            " of a partition (blocks:3:1200). Repeatable.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = None,
+    until: Annotated[
+        list[str] | None,
+        typer.Option("--until", help="Topics: likewise; it is not replayed itself.", rich_help_panel=_SOURCE),
+    ] = None,
+    allow_gaps: Annotated[
+        bool,
+        typer.Option(
+            "--allow-gaps",
+            help="Topics: go on where retention or compaction has taken records; they are counted.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Topics: only compare the replay with the live state, and name the first pane and cell that differ.",
             rich_help_panel=_SOURCE,
         ),
     ] = False,
@@ -127,27 +207,42 @@ def backtest(
     Nothing is written but the outputs, and nothing is connected to but with --topics or --state live, which only read.
     Ctrl-C stops it; the same command goes on from there.
 
-    Code 0: done; 1: an error, or a policy failed, or it was stopped.
+    Code 0: done; 1: an error, or a policy failed, or it was stopped; 3: --verify found differences.
     """
     with readable_errors():
-        from workers.backtest_command import Asked, run_backtest
+        from workers.backtest_command import Asked, run_backtest, run_verify
         from workers.backtest_outputs import Outputs
         from workers.backtest_sources import SourceOptions
 
-        sound = run_backtest(
-            load(config),
-            Asked(
-                source=SourceOptions(model, version, cells, state, scores or (), labels or (), as_written),
-                policies=policy or (),
-                grid=grid or (),
-                inject=inject or (),
-                outputs=Outputs(html, json_file, parquet),
-                save_cells=save_cells,
-                processes=processes,
-                resume_folder=resume_folder,
-                warm_up_days=warm_up_days,
-                seed=seed,
+        asked = Asked(
+            source=SourceOptions(
+                model=model,
+                version=version,
+                cells=cells,
+                state=state,
+                topics=topics,
+                since=since or (),
+                until=until or (),
+                allow_gaps=allow_gaps,
+                scores=scores or (),
+                labels=labels or (),
+                as_written=as_written,
+                table=table or (),
+                label_time=label_time,
+                engine=engine,
+                duckdb=duckdb,
+                live_buckets=live_buckets,
             ),
+            policies=policy or (),
+            grid=grid or (),
+            inject=inject or (),
+            outputs=Outputs(html, json_file, parquet),
+            save_cells=save_cells,
+            processes=processes,
+            resume_folder=resume_folder,
+            warm_up_days=warm_up_days,
+            seed=seed,
         )
-    if not sound:
-        raise typer.Exit(1)
+        code = run_verify(load(config), asked) if verify else run_backtest(load(config), asked)
+    if code:
+        raise typer.Exit(code)
