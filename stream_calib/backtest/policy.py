@@ -146,8 +146,7 @@ def _checked(changed: Mapping[str, Any], base: Config, where: str) -> Config:
 def _as_written(section: BaseModel) -> dict[str, Any]:
     """The settings of a section as they stand in the file; sections within it as they are."""
     fields = type(section).model_fields.items()
-    values = {key_name(name, f): written_value(name, f, getattr(section, name)) for name, f in fields}
-    return {key: value for key, value in values.items() if value is not None}
+    return {key_name(name, f): written_value(name, f, getattr(section, name)) for name, f in fields}
 
 
 def _delay_panes(given: Any, pane_ms: int, where: str) -> int:

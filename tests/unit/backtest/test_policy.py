@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,14 @@ def test_a_bad_file_is_named_with_what_is_wrong(text: str, said: str, tmp_path: 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="cannot be read: No such file"):
         read_policies(tmp_path / "none.toml", BASE)
+
+
+def test_the_example_of_the_page_can_be_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/backtest.md").read_text(encoding="utf-8")
+    (example,) = (block for block in re.findall(r"```\w*\n(.*?)```", page, re.DOTALL) if "[grid]" in block)
+    policies = read_policies(written(tmp_path, example), BASE)
+    assert len(policies) == 6
+    assert len({policy.content() for policy in policies}) == 6
 
 
 # --- grids
