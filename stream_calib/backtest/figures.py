@@ -129,8 +129,6 @@ def _line(
     published: int,
     staleness_hours: float,
 ) -> PolicyFigures:
-    labelled = sum(day.served.labelled for day in days)
-    matured = labelled + sum(day.unlabelled for day in days)
     return PolicyFigures(
         policy=name,
         log_loss=mean_interval(own.log_loss, own.labelled, draws),
@@ -141,7 +139,7 @@ def _line(
         refits=refits,
         published=published,
         staleness_hours=rounded_figure(staleness_hours),
-        coverage=rounded_figure(labelled / matured),
+        coverage=rounded_figure(_coverage(days)),
         log_loss_difference=None
         if other is None
         else difference_interval(own.log_loss, other.log_loss, own, other, draws),
@@ -195,6 +193,13 @@ def _interval(value: float, drawn: Column, draws: DayDraws) -> Interval:
     found = draws.interval(drawn)
     ends = (None, None) if found is None else tuple(map(rounded_figure, found))
     return Interval(rounded_figure(value), *ends)
+
+
+def _coverage(days: Sequence[DayFigures]) -> float:
+    """Share of winners that have a label, by number. The last day is left out where there are others: some of its panes
+    may not be final."""
+    whole = days[:-1] or days
+    return 1 - sum(day.unlabelled for day in whole) / sum(day.scored for day in whole)
 
 
 def _staleness_ms(days: Sequence[DayFigures]) -> float:

@@ -116,6 +116,12 @@ def test_all_days_count_where_the_history_is_shorter_than_the_warm_up() -> None:
     assert not is_warm_up_only(outcome("p", [50.0] * 10, scored_from_day=FIRST_DAY + 9))
 
 
+def test_coverage_counts_winners_of_whole_days() -> None:
+    made = outcome("p", [50.0] * 3, unlabelled=100)
+    made.days[-1] = msgspec.structs.replace(made.days[-1], scored=1_000)  # most of its panes are not final yet
+    assert policy_figures(made, made, DayDraws(3, seed=1), PANE_MS).coverage == 0.5
+
+
 def test_the_age_of_data_is_that_of_scores_with_a_snapshot() -> None:
     made = outcome("p", [50.0] * 2, unlabelled=100)
     # On the first day a quarter of the labelled were served raw, so of 200 scores 150 had a snapshot.
