@@ -28,6 +28,7 @@ from stream_calib.events.contracts import ModelKey
 from stream_calib.events.control import clock_record
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.port import Log, Outgoing, TopicPartition
+from tests.command_line import command_line
 from tests.kafka_broker import KafkaBroker
 from tests.kafka_services import fresh_name
 from workers.demo import demo_config_file
@@ -288,20 +289,6 @@ def kafka_settings(broker: KafkaBroker) -> Overrides:
             "transaction_timeout": "5s",
         },
     }
-
-
-def command_line(
-    *arguments: str, environ: Mapping[str, str] = os.environ, within_s: float = 60
-) -> subprocess.CompletedProcess[str]:
-    """Runs `stream-calib <arguments>` in a process of its own, with a wide terminal."""
-    return subprocess.run(
-        [sys.executable, "-m", "workers.cli", *arguments],
-        env={**environ, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=within_s,
-        check=False,
-    )
 
 
 def config_text(overrides: Overrides) -> str:

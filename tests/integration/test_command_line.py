@@ -15,7 +15,8 @@ import pytest
 
 from stream_calib.transport.embedded import EmbeddedLog
 from stream_calib.transport.embedded_server import EmbeddedServer
-from tests.integration.harness import Deployment, command_line, config_text, deployment
+from tests.command_line import command_line, command_process
+from tests.integration.harness import Deployment, config_text, deployment
 from tests.integration.stream import EventDay, as_written
 
 pytestmark = pytest.mark.services
@@ -242,7 +243,7 @@ def test_another_models_name(served: Deployment) -> None:
 def test_other_semantics_than_those_of_the_state(served: Deployment) -> None:
     """The role ends with the reason, and does not touch the state."""
     other = served.write_config("other.toml", {"windows": {"horizon": "48h"}})
-    done = command_line("run", "--role", "monitor", "--config", str(other), environ=served.environ)
+    done = command_process("run", "--role", "monitor", "--config", str(other), environ=served.environ)
     assert done.returncode == 1
     assert "generation" in done.stderr or "semantic configuration" in done.stderr
     served.check()
@@ -431,14 +432,14 @@ def test_a_server_that_is_away(tmp_path: Path) -> None:
     ):
         done = command_line(*command, "--config", str(file), environ={**os.environ, **NOWHERE})
         _check_one_line(done, "127.0.0.1:1")
-    done = command_line("run", "--role", "calibrate", "--config", str(file), environ={**os.environ, **NOWHERE})
+    done = command_process("run", "--role", "calibrate", "--config", str(file), environ={**os.environ, **NOWHERE})
     assert done.returncode == 1
     assert "127.0.0.1:1" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 
 def test_a_role_that_does_not_exist(tmp_path: Path) -> None:
-    done = command_line("run", "--role", "calibrator", "--config", str(tmp_path / "none.toml"))
+    done = command_process("run", "--role", "calibrator", "--config", str(tmp_path / "none.toml"))
     assert done.returncode == 2
     assert "calibrate" in done.stderr
 

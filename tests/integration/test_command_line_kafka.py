@@ -19,7 +19,8 @@ from stream_calib.config_file import load_config
 from stream_calib.events.control import is_control
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.port import Log, Outgoing, Record, TopicPartition
-from tests.integration.harness import command_line, config_text
+from tests.command_line import command_line
+from tests.integration.harness import config_text
 from tests.kafka_services import fresh_name
 from workers.deployment import open_log
 

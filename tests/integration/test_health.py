@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stream_calib.metrics import CATALOGUE
 from stream_calib.windows.pane_record import decode_record
-from tests.integration.harness import Deployment, RoleProcess, command_line, deployment
+from tests.command_line import command_process
+from tests.integration.harness import Deployment, RoleProcess, deployment
 from tests.integration.stream import EventDay, as_written
 from tests.kafka_broker import KafkaBroker
 
@@ -229,14 +230,14 @@ def test_the_command_line_names_the_address_and_one_that_is_taken_is_an_error(tm
     with deployment(tmp_path) as deployed, socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = ("run", "--role", "refit", "--http", f"127.0.0.1:{port}", "--config", str(deployed.config_file))
-        done = command_line(*command, environ=deployed.environ)
+        done = command_process(*command, environ=deployed.environ)
         assert done.returncode == 1
         assert f"http.listen = 127.0.0.1:{port}: cannot listen there" in done.stderr
         assert "Traceback" not in done.stderr
         as_json = deployed.write_config("json.toml", {"telemetry": {"log_format": "json"}})
-        done = command_line(*command[:-1], str(as_json), environ=deployed.environ)
+        done = command_process(*command[:-1], str(as_json), environ=deployed.environ)
         last = json.loads(done.stderr.splitlines()[-1])
         assert (last["level"], last["message"].startswith("http.listen")) == ("error", True)
-        done = command_line("run", "--role", "refit", "--http", "9400", "--config", str(deployed.config_file))
+        done = command_process("run", "--role", "refit", "--http", "9400", "--config", str(deployed.config_file))
         assert done.returncode == 1
         assert 'http.listen = "9400"' in done.stderr
