@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,19 @@ class FamilyRule:
             return None if OTHER in values else values
         inside = all(value in admitted for value, admitted in zip(values, self.admitted, strict=True))
         return (self.predicate,) if inside else None
+
+    def groups(self, signatures: Sequence[Signature]) -> list[GroupKey | None]:
+        """The group of each signature, as `group` says."""
+        if self.predicate is not None or not self.positions:
+            return [self.group(signature) for signature in signatures]
+        # The same for many at once, because every fit begins with it.
+        if len(self.positions) == 1:
+            (place,) = self.positions
+            found = [(signature[place],) for signature in signatures]
+        else:
+            values = itemgetter(*self.positions)
+            found = [values(signature) for signature in signatures]
+        return [None if OTHER in key else key for key in found]
 
     def group_name(self, key: GroupKey) -> str:
         """As `carrier=UA & origin=EWR`, or the predicate's name."""
@@ -126,11 +140,11 @@ def families_up_to(depth: int, all_attributes: Sequence[str]) -> list[FamilyRule
 
 def make_family(rule: FamilyRule, signatures: Sequence[Signature]) -> Family:
     """The family's groups among s signatures."""
-    keys = [rule.group(signature) for signature in signatures]
+    keys = rule.groups(signatures)
     groups = sorted({key for key in keys if key is not None})
-    number = {key: i for i, key in enumerate(groups)}
-    group_of = np.array([-1 if key is None else number[key] for key in keys], dtype=np.intp)
-    return Family(rule, tuple(groups), group_of)
+    number: dict[GroupKey | None, int] = {key: i for i, key in enumerate(groups)}
+    number[None] = -1
+    return Family(rule, tuple(groups), np.array([number[key] for key in keys], dtype=np.intp))
 
 
 def _positions(attributes: Sequence[str], all_attributes: Sequence[str]) -> tuple[int, ...]:

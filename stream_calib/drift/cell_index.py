@@ -38,12 +38,13 @@ class CellIndex:
 
     def rows_of(self, signatures: Sequence[Signature]) -> NDArray[np.intp]:
         """(s, F) row of each signature's group in each family, -1 where it has none that is watched."""
-        found = np.full((len(signatures), len(self.families)), -1, dtype=np.intp)
-        for i, signature in enumerate(signatures):
-            for j, family in enumerate(self.families):
-                key = family.rule.group(signature)
-                if key is not None:
-                    found[i, j] = family.row.get(key, -1)
+        found = np.empty((len(signatures), len(self.families)), dtype=np.intp)
+        groups: dict[FamilyRule, list[GroupKey | None]] = {}
+        for j, family in enumerate(self.families):
+            if family.rule not in groups:  # of several families by intervals and without
+                groups[family.rule] = family.rule.groups(signatures)
+            row = family.row
+            found[:, j] = [-1 if key is None else row.get(key, -1) for key in groups[family.rule]]
         return found
 
     def sums(

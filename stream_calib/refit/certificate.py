@@ -20,7 +20,7 @@ from stream_calib.calibration.multicalibration.target import AuditTarget
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.refit.derived import time_attributes
-from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.evidence import PastPanes
 from stream_calib.refit.labelled import trailing_cells
 from stream_calib.refit.roles import ROLES
 from stream_calib.refit.row_weights import RowWeights
@@ -41,7 +41,7 @@ class AuditedCells:
 
 
 def audited_cells(
-    fit: LabelledCells, evidence: Evidence, derived: tuple[str, ...], signatures: Signatures, config: Config
+    fit: LabelledCells, evidence: PastPanes, derived: tuple[str, ...], signatures: Signatures, config: Config
 ) -> AuditedCells:
     """The cells of all roles; those of the fit keep their order, and their signatures come first."""
     trailing = trailing_cells(

@@ -75,6 +75,8 @@ class DecayedCounts:
         self._sums = np.empty((_KINDS, 0), np.int64)
         self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self._waiting_cells = 0
+        self._cells: FitCells | None = None
+        """As of the last pane, once they were asked for."""
 
     def advance(self, cells: MaturedCells, complete: bool, derived: tuple[str, ...] = ()) -> None:
         """Ages everything by one pane and adds that pane's cells; of an incomplete pane only the winners.
@@ -82,6 +84,7 @@ class DecayedCounts:
         `derived`: values of the attributes that are derived from the pane's time.
         """
         self._step += 1
+        self._cells = None
         if self._structure.halves_before(self._step):
             self._merge()
             halve(self._sums[:_LEVEL_LABELLED])
@@ -125,7 +128,12 @@ class DecayedCounts:
         return made
 
     def cells(self) -> FitCells:
-        """The decayed rows as of the last pane, in which each row of that pane counts 1."""
+        """The decayed rows as of the last pane, in which each row of that pane counts 1; the same until the next."""
+        if self._cells is None:
+            self._cells = self._as_rows()
+        return self._cells
+
+    def _as_rows(self) -> FitCells:
         state = self.state()
         step = max(state.step, 0)
         labelled, positives, winners, missing = self._structure.rows(state.sums[:_LEVEL_LABELLED], step)

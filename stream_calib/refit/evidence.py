@@ -6,15 +6,16 @@ A pure function of the matured blobs from the generation's first pane on, and of
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.config import Config
 from stream_calib.drift.coverage import CoverageState, judge
-from stream_calib.refit.decayed_counts import CountsState, DecayedCounts
+from stream_calib.refit.decayed_counts import CountsState, DecayedCounts, FitCells
 from stream_calib.refit.derived import derived_names, time_attributes
 from stream_calib.refit.labelled import PaneCells
 from stream_calib.refit.roles import IS_AUDITED, IS_FIT, IS_GATE
@@ -39,6 +40,41 @@ class PastWindow:
     which has the number of the first."""
 
 
+class PastPanes(Protocol):
+    """What a refit reads of the panes up to one."""
+
+    @property
+    def first_pane(self) -> int: ...
+    @property
+    def last_pane(self) -> int: ...
+    @property
+    def cells_sha256(self) -> str:
+        """Chain hash of their blobs."""
+
+    @property
+    def fit_rows(self) -> int:
+        """Labelled rows of complete panes in fit buckets, not decayed."""
+
+    @property
+    def fit_positives(self) -> int: ...
+    @property
+    def audited_panes(self) -> Collection[PaneCells]:
+        """The labelled cells of the audit and certificate buckets in the trailing panes."""
+
+    @property
+    def gate_panes(self) -> Collection[PaneCells]:
+        """The cells of the gate's buckets in the gate's window, also those without labelled rows."""
+
+    @property
+    def windows(self) -> Collection[PastWindow]:
+        """Oldest first."""
+
+    @property
+    def window_panes(self) -> int: ...
+    def fit_cells(self) -> FitCells:
+        """Decayed counts of the fit buckets; not to be written to."""
+
+
 @dataclass(frozen=True, slots=True)
 class EvidenceSums:
     """What a checkpoint holds."""
@@ -52,7 +88,7 @@ class EvidenceSums:
 
 
 class Evidence:
-    """Advance it pane by pane from `first_pane`; read what a fit and a gate need at any time."""
+    """PastPanes that grow. Advance it pane by pane from `first_pane`; read what a fit and a gate need at any time."""
 
     def __init__(self, first_pane: int, config: Config) -> None:
         pane_ms = config.windows.pane_ms
@@ -99,6 +135,10 @@ class Evidence:
             self.last_pane, self.cells_sha256, self.fit_rows, self.fit_positives, self._coverage, self.counts.state()
         )
 
+    def fit_cells(self) -> FitCells:
+        """As `PastPanes`."""
+        return self.counts.cells()
+
     @property
     def last_pane(self) -> int:
         return self.next_pane - 1
@@ -119,9 +159,12 @@ class Evidence:
 
     def advance(self, pane: int, blob: bytes) -> None:
         """Takes the next pane's packed matured cells. Raises ValueError out of order, StateError for damaged bytes."""
+        self.advance_cells(pane, MaturedCells.unpack(blob), chained(self.cells_sha256, blob))
+
+    def advance_cells(self, pane: int, cells: MaturedCells, cells_sha256: str) -> None:
+        """The same with the pane's cells, and the chain hash up to it. Raises ValueError out of order."""
         if pane != self.next_pane:
             raise ValueError(f"evidence is at pane {self.next_pane}; pane {pane} cannot be added now")
-        cells = MaturedCells.unpack(blob)
         labelled, winners = int(cells.labelled.sum()), int(cells.labelled.sum() + cells.unlabelled.sum())
         verdict = judge(self._coverage, pane, labelled, winners - labelled)
         self._coverage = verdict.state
@@ -148,7 +191,7 @@ class Evidence:
                 outcomes = tuple(_together(panes) for panes in self._window_outcomes.values())
                 self.windows.append(PastWindow(ScoredCells.merge(self._window_parts), self._window_labelled, outcomes))
             self._window_parts, self._window_labelled, self._window_outcomes = [], 0, {}
-        self.cells_sha256 = chained(self.cells_sha256, blob)
+        self.cells_sha256 = cells_sha256
         self.next_pane = pane + 1
 
 

@@ -22,7 +22,7 @@ from stream_calib.refit.certificate import audited_cells, certify_parts, patch_p
 from stream_calib.refit.choice import Choice
 from stream_calib.refit.configured_fit import fit_base, fit_configuration
 from stream_calib.refit.derived import derived_names, time_attributes
-from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.evidence import PastPanes
 from stream_calib.refit.groups import family_rules, fitted_rules
 from stream_calib.refit.labelled import FitData, believed, fit_data
 from stream_calib.refit.min_coverage import Uncovered, uncovered_groups
@@ -43,7 +43,7 @@ class StructureFit:
     """Groups that have no offset, slope or patch for want of labels."""
 
 
-def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, config: Config) -> StructureFit:
+def fit_structure(evidence: PastPanes, choice: Choice, signatures: Signatures, config: Config) -> StructureFit:
     """Fits everything. A pure function of the evidence, the choice, the dictionary and the configuration.
 
     The base map on the counts of all groups together, then the shifts of all families on top of it, jointly, then
@@ -53,7 +53,7 @@ def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, co
     Raises TooFewRowsError, TooFewPositivesError, or another of the FitError family.
     """
     check_enough(evidence, config)
-    fit_cells, places = evidence.counts.cells(), _places(choice.derived, config)
+    fit_cells, places = evidence.fit_cells(), _places(choice.derived, config)
     data = fit_data(fit_cells, signatures, places, RowWeights.of(config))
     rules = list(dict.fromkeys((*choice.configuration.families, *fitted_rules(config))))
     uncovered = uncovered_groups(fit_cells, signatures, rules, places, config)
@@ -82,7 +82,7 @@ def fit_structure(evidence: Evidence, choice: Choice, signatures: Signatures, co
 
 
 def refit_level(
-    evidence: Evidence, signatures: Signatures, parts: MapParts, derived: TimeAttributes | None, config: Config
+    evidence: PastPanes, signatures: Signatures, parts: MapParts, derived: TimeAttributes | None, config: Config
 ) -> float:
     """The common offset on top of a structure as it is; its signatures end with the values of `derived`.
 
@@ -92,17 +92,17 @@ def refit_level(
     names = () if derived is None else derived.names
     if derived != time_attributes(config, names):
         raise FitError(f"the structure uses {names} by {derived}, which is not configured; wait for the next structure")
-    data = fit_data(evidence.counts.cells(), signatures, _places(names, config), RowWeights.of(config))
+    data = fit_data(evidence.fit_cells(), signatures, _places(names, config), RowWeights.of(config))
     return _fit_level(parts, data, config)
 
 
-def is_enough(evidence: Evidence, config: Config) -> bool:
+def is_enough(evidence: PastPanes, config: Config) -> bool:
     """Whether there are rows enough to fit."""
     rows, positives, refit = evidence.fit_rows, evidence.fit_positives, config.refit
     return rows >= refit.min_rows and min(positives, rows - positives) >= refit.min_positives
 
 
-def check_enough(evidence: Evidence, config: Config) -> None:
+def check_enough(evidence: PastPanes, config: Config) -> None:
     """Raises TooFewRowsError or TooFewPositivesError where there are not rows enough to fit."""
     if is_enough(evidence, config):
         return

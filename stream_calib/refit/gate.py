@@ -53,17 +53,60 @@ class GateWindow:
     """Of the window's winners."""
 
 
+@dataclass(frozen=True, slots=True)
+class GateFigures:
+    """What the gate's cells say, before anything is asked of it."""
+
+    rows: int
+    positives: int
+    days: int
+    compared: Comparison | None
+    """None with too few rows of a class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The candidate against what is served; losses are means a labelled row. Errors may be nan."""
+
+    loss: float
+    gain: float
+    lower: float
+    """Lower bound of the gain."""
+    error_days: float
+    error_buckets: float
+    auc_served: float
+    auc_candidate: float
+    harmed: Sequence[JudgedGroup]
+    """Those of the most harm, at most MOST_HARMED; so many more there are:"""
+    harmed_left_out: int
+    underpowered: Sequence[str]
+    underpowered_left_out: int
+
+
 def judge_candidate(
     cells: GateCells, window: GateWindow, config: RefitSection, decisions: Sequence[DecisionImpact] = ()
 ) -> GateReport:
     """The report; `passed` says whether the candidate may be published."""
+    return judge_figures(gate_figures(cells), window, config, decisions)
+
+
+def gate_figures(cells: GateCells) -> GateFigures:
+    """The figures of the cells, by which any limits can be judged."""
     rows, positives = int(cells.labelled.sum()), int(cells.positives.sum())
-    days = len(np.unique(cells.day))
+    enough = min(positives, rows - positives) >= MIN_CLASS_ROWS
+    return GateFigures(rows, positives, len(np.unique(cells.day)), _compare(cells) if enough else None)
+
+
+def judge_figures(
+    figures: GateFigures, window: GateWindow, config: RefitSection, decisions: Sequence[DecisionImpact] = ()
+) -> GateReport:
+    """The report of the figures, by the limits of the configuration."""
+    rows, positives = figures.rows, figures.positives
     reasons: list[GateReason] = []
     if rows < config.gate_min_rows:
         detail = f"{rows} labelled rows on the gate's buckets; {config.gate_min_rows} are needed"
         reasons.append(GateReason(code="too_few_rows", detail=detail))
-    if min(positives, rows - positives) < MIN_CLASS_ROWS:
+    if figures.compared is None:
         detail = f"{positives} positives of {rows} rows; {MIN_CLASS_ROWS} of each class are needed"
         reasons.append(GateReason(code="too_few_of_a_class", detail=detail))
     if window.incomplete_share > 0.5:
@@ -75,7 +118,7 @@ def judge_candidate(
         first_pane=window.first_pane,
         last_pane=window.last_pane,
         incomplete_panes=window.incomplete_panes,
-        days=days,
+        days=figures.days,
         rows=rows,
         positives=positives,
         margin=config.gate_margin,
@@ -84,10 +127,10 @@ def judge_candidate(
         reasons=tuple(reasons),
         decisions=tuple(decisions),
     )
-    return report if reasons else _compare(cells, report, config)
+    return report if reasons or figures.compared is None else _judged(figures.compared, report, config)
 
 
-def _compare(cells: GateCells, report: GateReport, config: RefitSection) -> GateReport:
+def _compare(cells: GateCells) -> Comparison:
     losses = GateLosses.of(cells)
     rows = float(losses.labelled.sum())
     gain, loss = float(losses.gain.sum()) / rows, float(losses.served.sum()) / rows
@@ -97,47 +140,62 @@ def _compare(cells: GateCells, report: GateReport, config: RefitSection) -> Gate
     # A single day, or a single bucket, says nothing of its own variance; the other one stands. Where both are single,
     # what remains is the variance that the labels have by the probabilities themselves.
     errors = [e for e in (error_days, error_buckets) if not math.isnan(e)]
-    lower = gain - Z * (max(errors) if errors else math.sqrt(float(losses.label_variance.sum())) / rows)
-    auc_served = auc_of_counts(cells.served, losses.labelled, losses.positives)
-    auc_candidate = auc_of_counts(cells.candidate, losses.labelled, losses.positives)
     groups = judge_groups(cells, losses)
     # The report names those that say most, so that it stays small whatever the number of groups.
     harmed = sorted((g for g in groups if g.verdict == "harmed"), key=lambda g: (-g.harm_lower * g.rows, g.name))
     underpowered = sorted((g for g in groups if g.verdict == "underpowered"), key=lambda g: (-g.rows, g.name))
+    return Comparison(
+        loss=loss,
+        gain=gain,
+        lower=gain - Z * (max(errors) if errors else math.sqrt(float(losses.label_variance.sum())) / rows),
+        error_days=error_days,
+        error_buckets=error_buckets,
+        auc_served=auc_of_counts(cells.served, losses.labelled, losses.positives),
+        auc_candidate=auc_of_counts(cells.candidate, losses.labelled, losses.positives),
+        harmed=harmed[:MOST_HARMED],
+        harmed_left_out=max(len(harmed) - MOST_HARMED, 0),
+        underpowered=sorted(group.name for group in underpowered[:MOST_UNDERPOWERED]),
+        underpowered_left_out=max(len(underpowered) - MOST_UNDERPOWERED, 0),
+    )
+
+
+def _judged(found: Comparison, report: GateReport, config: RefitSection) -> GateReport:
+    gain, lower, auc_served, auc_candidate = found.gain, found.lower, found.auc_served, found.auc_candidate
     reasons: list[GateReason] = []
     if report.kind == "structure" and gain <= 0:
         reasons.append(GateReason(code="no_gain", detail=f"the mean gain {gain:.6f} is not above 0"))
-    limit = -config.gate_margin * loss
+    limit = -config.gate_margin * found.loss
     if lower <= limit:
         detail = f"the gain's lower bound {lower:.6f} is not above {limit:.6f}, the margin's share of the loss"
         reasons.append(GateReason(code="lower_bound_below_margin", detail=detail))
     if auc_served - auc_candidate > config.max_auc_drop:
         detail = f"AUC falls from {auc_served:.4f} to {auc_candidate:.4f}, by more than {config.max_auc_drop:g}"
         reasons.append(GateReason(code="auc_drop", detail=detail))
-    for group in harmed[:MOST_HARMED]:
+    for group in found.harmed:
         detail = f"{group.name} is harmed by at least {group.harm_lower:.6f} on a loss of {group.loss:.6f}"
         reasons.append(GateReason(code="group_harmed", detail=detail))
     if report.baseline is not None and config.max_decision_shift is not None:
         # Before the first snapshot everybody decides by the raw score, and all that a limit could keep is its error.
         for detail in shifts_beyond(report.decisions, config.max_decision_shift):
             reasons.append(GateReason(code="decision_shift", detail=detail))
-    found = {
-        "loss_served": _short(loss),
-        "loss_candidate": _short(loss - gain),
-        "gain": _short(gain),
-        "gain_lower": _short(lower),
-        "error_days": _short(error_days),
-        "error_buckets": _short(error_buckets),
-        "auc_served": _short(auc_served),
-        "auc_candidate": _short(auc_candidate),
-        "harmed_groups": tuple(_harmed(group) for group in harmed[:MOST_HARMED]),
-        "harmed_left_out": max(len(harmed) - MOST_HARMED, 0),
-        "underpowered_groups": tuple(sorted(group.name for group in underpowered[:MOST_UNDERPOWERED])),
-        "underpowered_left_out": max(len(underpowered) - MOST_UNDERPOWERED, 0),
-        "passed": not reasons,
-        "reasons": tuple(reasons),
-    }
-    return report.model_copy(update=found)
+    return report.model_copy(
+        update={
+            "loss_served": _short(found.loss),
+            "loss_candidate": _short(found.loss - gain),
+            "gain": _short(gain),
+            "gain_lower": _short(lower),
+            "error_days": _short(found.error_days),
+            "error_buckets": _short(found.error_buckets),
+            "auc_served": _short(auc_served),
+            "auc_candidate": _short(auc_candidate),
+            "harmed_groups": tuple(_harmed(group) for group in found.harmed),
+            "harmed_left_out": found.harmed_left_out,
+            "underpowered_groups": tuple(found.underpowered),
+            "underpowered_left_out": found.underpowered_left_out,
+            "passed": not reasons,
+            "reasons": tuple(reasons),
+        }
+    )
 
 
 def _harmed(group: JudgedGroup) -> HarmedGroup:

@@ -16,7 +16,7 @@ from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.calibration.time_attributes import TimeAttributes
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
-from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.evidence import PastPanes
 from stream_calib.refit.gate import GateWindow
 from stream_calib.refit.gate_rows import GateCells, GateTraffic
 from stream_calib.refit.groups import family_rules
@@ -46,7 +46,7 @@ def judged(snapshot: ResolvedSnapshot) -> JudgedMap:
 
 
 def gate_cells(
-    evidence: Evidence,
+    evidence: PastPanes,
     signatures: Signatures,
     config: Config,
     served: JudgedMap | None,
@@ -84,7 +84,7 @@ def gate_cells(
 
 
 def gate_traffic(
-    evidence: Evidence, signatures: Signatures, config: Config, served: JudgedMap | None, candidate: JudgedMap
+    evidence: PastPanes, signatures: Signatures, config: Config, served: JudgedMap | None, candidate: JudgedMap
 ) -> GateTraffic:
     """Every score of the gate's buckets in the window, of incomplete panes too. `served` None: the raw score."""
     panes: list[PaneCells] = list(evidence.gate_panes)
@@ -114,7 +114,7 @@ def gate_traffic(
     )
 
 
-def gate_window(evidence: Evidence, kind: Literal["structure", "level"], baseline: str | None) -> GateWindow:
+def gate_window(evidence: PastPanes, kind: Literal["structure", "level"], baseline: str | None) -> GateWindow:
     """The window that the evidence holds."""
     panes = evidence.gate_panes
     winners = sum(p.winners for p in panes)
@@ -122,7 +122,7 @@ def gate_window(evidence: Evidence, kind: Literal["structure", "level"], baselin
     return GateWindow(
         kind=kind,
         baseline=baseline,
-        first_pane=panes[0].pane if panes else evidence.first_pane,
+        first_pane=next(iter(panes)).pane if panes else evidence.first_pane,
         last_pane=evidence.last_pane,
         incomplete_panes=sum(not p.complete for p in panes),
         incomplete_share=missing / winners if winners else 0.0,
@@ -134,5 +134,5 @@ def _labelled(cells: MaturedCells) -> MaturedCells:
     return MaturedCells(*(getattr(cells, name)[chosen] for name in MaturedCells.__slots__))
 
 
-def _day(pane: NDArray[np.int64], evidence: Evidence, config: Config) -> NDArray[np.int64]:
+def _day(pane: NDArray[np.int64], evidence: PastPanes, config: Config) -> NDArray[np.int64]:
     return np.asarray((evidence.last_pane - pane) * config.windows.pane_ms // DAY_MS, dtype=np.int64)

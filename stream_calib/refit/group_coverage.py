@@ -8,7 +8,7 @@ from stream_calib.calibration.groups import make_family
 from stream_calib.calibration.multicalibration.audit import EVERYTHING
 from stream_calib.config import Config
 from stream_calib.drift.psi_window import Signatures
-from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.evidence import PastPanes
 from stream_calib.refit.groups import family_rules
 from stream_calib.refit.labelled import signature_values
 from stream_calib.refit.row_weights import RowWeights
@@ -18,13 +18,13 @@ from stream_calib.snapshot.report import GroupCoverage
 MOST_GROUPS = 20
 
 
-def group_coverage(evidence: Evidence, signatures: Signatures, config: Config) -> tuple[GroupCoverage, ...]:
+def group_coverage(evidence: PastPanes, signatures: Signatures, config: Config) -> tuple[GroupCoverage, ...]:
     """Everything first, then the groups of at least `drift.min_mass` of the scores that have the least coverage.
 
     Of the fit buckets, decayed by age. Scores count by their keep rate; the share of positives is by weight, of
     labelled rows alone. Labels that are missing for a time (an outage) are missing here too.
     """
-    cells, weights = evidence.counts.cells(), RowWeights.of(config)
+    cells, weights = evidence.fit_cells(), RowWeights.of(config)
     values, place, inverse_rate = signature_values(cells.signature, signatures, weights)
     by_weight = weights.of_cells(inverse_rate).weighted(cells.labelled, cells.positives)
     columns = [

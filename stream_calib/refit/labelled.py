@@ -3,7 +3,7 @@ at the end. This and `reference.py` are where counts become weights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -94,7 +94,7 @@ def believed(cells: LabelledCells, design_effect: float) -> LabelledCells:
 
 
 def trailing_cells(
-    panes: Sequence[PaneCells],
+    panes: Iterable[PaneCells],
     signatures: Signatures,
     derived: TimeAttributes | None,
     weights: RowWeights = UNWEIGHTED,

@@ -12,7 +12,7 @@ from stream_calib.calibration.groups import family_rule, make_family
 from stream_calib.config import Config
 from stream_calib.drift.psi_reference import reference_group
 from stream_calib.drift.psi_window import Signatures
-from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.evidence import PastPanes
 from stream_calib.refit.gate_evidence import JudgedMap
 from stream_calib.refit.labelled import signature_values
 from stream_calib.refit.residual_reference import watched
@@ -21,14 +21,14 @@ from stream_calib.snapshot.model import PsiGroupDocument, ReferenceDocument
 
 
 def build_reference(
-    evidence: Evidence, candidate: JudgedMap, signatures: Signatures, config: Config
+    evidence: PastPanes, candidate: JudgedMap, signatures: Signatures, config: Config
 ) -> ReferenceDocument:
     """Histograms of the winners of the fit buckets, trailing rates, and how outcomes vary around the candidate, frozen
     for the detectors.
 
     Watched: everything, and each attribute value (`__other__` apart) of at least `min_mass` of the decayed winners.
     """
-    cells, windows = evidence.counts.cells(), list(evidence.windows)
+    cells, windows = evidence.fit_cells(), list(evidence.windows)
     attributes = list(config.scores.attributes)
     signature = np.concatenate([cells.signature, *(w.winners.signature for w in windows)])
     values, place, inverse_rate = signature_values(signature, signatures, RowWeights.of(config))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_calib.calibration.metrics import ReliabilityCurve, group_table_of_counts, reliability_curve_of_counts
 from stream_calib.events.identity import UNIT_BUCKETS
-from stream_calib.refit.evidence import Evidence
+from stream_calib.refit.evidence import PastPanes
 from stream_calib.refit.gate_groups import JudgedGroup, judge_groups
 from stream_calib.refit.gate_rows import GateCells, GateLosses, GateTraffic
 from stream_calib.refit.labelled import PaneCells
@@ -52,7 +52,7 @@ def asked_document(request: Request, asked_by: Iterable[str], evidence_sha256: s
     )
 
 
-def role_rows(evidence: Evidence) -> tuple[RoleRows, ...]:
+def role_rows(evidence: PastPanes) -> tuple[RoleRows, ...]:
     """The labelled rows that each role had, in the order in which they are used."""
     return (
         RoleRows(
@@ -70,7 +70,7 @@ def role_rows(evidence: Evidence) -> tuple[RoleRows, ...]:
 
 
 def _trailing_rows(
-    roles: Sequence[Literal["audit", "certificate", "gate"]], panes: Iterable[PaneCells], evidence: Evidence
+    roles: Sequence[Literal["audit", "certificate", "gate"]], panes: Iterable[PaneCells], evidence: PastPanes
 ) -> Iterator[RoleRows]:
     """Of roles whose buckets are in the cells of these panes."""
     held = list(panes)

@@ -25,7 +25,7 @@ from stream_calib.config import Config
 from stream_calib.drift.label_selection import tolerated
 from stream_calib.drift.overdispersion import overdispersion
 from stream_calib.drift.psi_window import Signatures
-from stream_calib.refit.evidence import Evidence, chosen_rows
+from stream_calib.refit.evidence import PastPanes, chosen_rows
 from stream_calib.refit.gate_evidence import JudgedMap
 from stream_calib.refit.groups import family_rules
 from stream_calib.refit.labelled import PaneCells, trailing_cells
@@ -65,7 +65,7 @@ class _Family:
 
 
 def watched(
-    evidence: Evidence, candidate: JudgedMap, signatures: Signatures, config: Config
+    evidence: PastPanes, candidate: JudgedMap, signatures: Signatures, config: Config
 ) -> tuple[WatchedDocument | None, WatchedDocument | None]:
     """What the detectors of a candidate watch of outcomes, and of how many scores have a label."""
     past = _past(evidence, candidate, signatures, config)
@@ -75,7 +75,7 @@ def watched(
 def _outcomes(
     rows: _Rows,
     window: NDArray[np.intp],
-    evidence: Evidence,
+    evidence: PastPanes,
     candidate: JudgedMap,
     signatures: Signatures,
     config: Config,
@@ -126,7 +126,7 @@ def _coverage(rows: _Rows, window: NDArray[np.intp], config: Config) -> WatchedD
 
 
 def _past(
-    evidence: Evidence, candidate: JudgedMap, signatures: Signatures, config: Config
+    evidence: PastPanes, candidate: JudgedMap, signatures: Signatures, config: Config
 ) -> tuple[_Rows, NDArray[np.intp]]:
     """The rows of all past windows, and (k,) the window of each."""
     panes = [pane for window in evidence.windows for pane in window.outcomes]
@@ -134,7 +134,7 @@ def _past(
     return _rows(panes, candidate, signatures, config), np.repeat(np.arange(len(sizes)), sizes)
 
 
-def _untouched(evidence: Evidence, candidate: JudgedMap) -> list[PaneCells]:
+def _untouched(evidence: PastPanes, candidate: JudgedMap) -> list[PaneCells]:
     """Trailing panes of the certificate's buckets; of the audits' too, where no patches were made from them."""
     if not candidate.served.parts.rounds:
         return list(evidence.audited_panes)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.errors import (
     FitError,
@@ -15,27 +12,17 @@ from stream_calib.errors import (
     StateUnavailableError,
 )
 from stream_calib.events.contracts import ModelKey
-from stream_calib.refit.carried import CarriedEvidence, advance_checkpoint
-from stream_calib.refit.choice import choose
-from stream_calib.refit.decisions import decision_impacts
-from stream_calib.refit.derived import derived_document, time_attributes
-from stream_calib.refit.evidence import Evidence
-from stream_calib.refit.fit import fit_structure, refit_level
-from stream_calib.refit.gate import judge_candidate
-from stream_calib.refit.gate_evidence import JudgedMap, gate_cells, gate_traffic, gate_window, judged
-from stream_calib.refit.group_coverage import MOST_GROUPS, group_coverage
+from stream_calib.refit.carried import advance_checkpoint
+from stream_calib.refit.derived import derived_document
+from stream_calib.refit.evidence import PastPanes
+from stream_calib.refit.gate import judge_figures
+from stream_calib.refit.gate_evidence import JudgedMap, gate_window
+from stream_calib.refit.group_coverage import MOST_GROUPS
 from stream_calib.refit.min_coverage import ALL_COVERED, Uncovered
-from stream_calib.refit.reference import build_reference
-from stream_calib.refit.report_parts import (
-    asked_document,
-    changes_document,
-    group_table_document,
-    reliability_document,
-    role_rows,
-)
+from stream_calib.refit.report_parts import asked_document
 from stream_calib.refit.roles import ROLES
 from stream_calib.refit.settings import config_hash
-from stream_calib.snapshot.compiled import map_document, map_parts
+from stream_calib.refit.source import RefitSource, StateSource
 from stream_calib.snapshot.decision_log import Outcome, Request
 from stream_calib.snapshot.model import LevelSnapshot, ResolvedSnapshot, Snapshot, StructureSnapshot
 from stream_calib.snapshot.report import RefitReport
@@ -48,12 +35,22 @@ _UNNUMBERED = 1
 
 
 class Refitter:
-    """Answers the requests of one model key. Keeps the evidence in memory from one request to the next."""
+    """Answers the requests of one model key. The source keeps the evidence in memory from one request to the next."""
 
-    def __init__(self, state: StateStore, store: SnapshotStore, key: ModelKey, config: Config) -> None:
+    def __init__(
+        self,
+        state: StateStore,
+        store: SnapshotStore,
+        key: ModelKey,
+        config: Config,
+        source: RefitSource | None = None,
+    ) -> None:
+        """`source`: None for the panes in the state."""
         self._state, self._store, self._key, self._config = state, store, key, config
         self._config_hash = config_hash(config)
-        self._carried: CarriedEvidence | None = None
+        self._source = source or StateSource(state, config)
+        self._evidence: PastPanes | None = None
+        """What the request that is answered now is answered from."""
 
     def run_once(self, token: str) -> RefitReport | None:
         """Answers the open request, if there is one, under the refit lease's `token`; its report as kept, or None.
@@ -100,44 +97,40 @@ class Refitter:
         return report.model_copy(update={"outcome": "held" if by_approval else "published", "version": version})
 
     def _answer(self, request: Request) -> tuple[Snapshot | None, RefitReport]:
+        self._evidence = None
         if request.config_hash != self._config_hash or request.roles != ROLES:
             return None, self._report(request, "failed", "the request was made under another configuration")
-        carried = self._evidence_for(request)
-        if carried is None:
+        evidence = self._source.evidence(request)
+        if evidence is None:
             return None, self._report(request, "failed", "the matured panes are not those that the request names")
+        self._evidence = evidence
         parent = None if request.parent is None else self._store.load(request.parent)
         if request.kind == "structure":
-            return self._structure(request, carried, parent)
+            return self._structure(request, evidence, parent)
         if parent is None:
             return None, self._report(request, "failed", "a level refit needs a snapshot, and there is none")
-        return self._level(request, carried.evidence, parent)
+        return self._level(request, evidence, parent)
 
     def _structure(
-        self, request: Request, carried: CarriedEvidence, parent: ResolvedSnapshot | None
+        self, request: Request, evidence: PastPanes, parent: ResolvedSnapshot | None
     ) -> tuple[Snapshot | None, RefitReport]:
-        config, evidence, forward = self._config, carried.evidence, carried.forward
-        choice = choose(forward.variants, forward.days, forward.sha256, config)
-        fit = fit_structure(evidence, choice, self._state.signatures, config)
-        document, attributes = map_document(fit.parts), tuple(config.scores.attributes)
-        # Judged is what will be read: the map of the documents.
-        candidate_map = JudgedMap(
-            ServedMap(map_parts(attributes + choice.derived, document, fit.parts.level)),
-            time_attributes(config, choice.derived),
-        )
+        config, candidate = self._config, self._source.candidate(evidence)
+        served = None if parent is None else self._source.served(parent)
+        fit, uncovered = candidate.fit, candidate.fit.uncovered
         report = self._judged(
-            request, evidence, None if parent is None else judged(parent), candidate_map, fit.uncovered, forward.sha256
+            request, evidence, served, candidate.map, uncovered, candidate.evidence_sha256
         ).model_copy(
             update={
                 "choices": fit.choices,
                 "certificate": fit.certificate,
-                "coverage": group_coverage(evidence, self._state.signatures, config),
-                "uncovered": tuple(fit.uncovered.groups[:MOST_GROUPS]),
+                "coverage": candidate.coverage,
+                "uncovered": tuple(uncovered.groups[:MOST_GROUPS]),
             }
         )
         if report.gate is None or not report.gate.passed:
             return None, report
-        candidate = StructureSnapshot(
-            **dict(document),
+        snapshot = StructureSnapshot(
+            **dict(candidate.document),
             model=self._key.model,
             model_version=self._key.version,
             sequence=_UNNUMBERED,
@@ -148,10 +141,10 @@ class Refitter:
             cells_sha256=request.cells_sha256,
             config_hash=request.config_hash,
             pane_ms=config.windows.pane_ms,
-            attributes=attributes,
-            derived=derived_document(candidate_map.derived),
+            attributes=tuple(config.scores.attributes),
+            derived=derived_document(candidate.map.derived),
             level=fit.parts.level,
-            reference=build_reference(evidence, candidate_map, self._state.signatures, config),
+            reference=self._source.reference(evidence, candidate),
             roles=ROLES,
             rows=evidence.fit_rows,
             positives=evidence.fit_positives,
@@ -159,18 +152,16 @@ class Refitter:
             certificate=fit.certificate,
             gate=report.gate,
         )
-        return candidate, report
+        return snapshot, report
 
     def _level(
-        self, request: Request, evidence: Evidence, parent: ResolvedSnapshot
+        self, request: Request, evidence: PastPanes, parent: ResolvedSnapshot
     ) -> tuple[Snapshot | None, RefitReport]:
-        served = judged(parent)
-        level = refit_level(evidence, self._state.signatures, served.served.parts, served.derived, self._config)
-        candidate_map = JudgedMap(ServedMap(replace(served.served.parts, level=level)), served.derived)
-        report = self._judged(request, evidence, served, candidate_map)
+        candidate = self._source.leveled(evidence, parent)
+        report = self._judged(request, evidence, self._source.served(parent), candidate)
         if report.gate is None or not report.gate.passed:
             return None, report
-        candidate = LevelSnapshot(
+        snapshot = LevelSnapshot(
             model=self._key.model,
             model_version=self._key.version,
             sequence=_UNNUMBERED,
@@ -180,27 +171,24 @@ class Refitter:
             cells_sha256=request.cells_sha256,
             config_hash=request.config_hash,
             structure=parent.structure_version,
-            level=level,
+            level=candidate.served.parts.level,
             gate=report.gate,
         )
-        return candidate, report
+        return snapshot, report
 
     def _judged(
         self,
         request: Request,
-        evidence: Evidence,
+        evidence: PastPanes,
         served: JudgedMap | None,
         candidate: JudgedMap,
         uncovered: Uncovered = ALL_COVERED,
         evidence_sha256: str | None = None,
     ) -> RefitReport:
         """What the gate says of the candidate, and what it was judged on."""
-        config, signatures = self._config, self._state.signatures
-        cells = gate_cells(evidence, signatures, config, served, candidate, uncovered)
-        traffic = gate_traffic(evidence, signatures, config, served, candidate)
-        decisions = decision_impacts(traffic, config.decisions, config.refit.max_decision_shift)
+        made = self._source.judgement(evidence, served, candidate, uncovered)
         window = gate_window(evidence, request.kind, request.parent)
-        gate = judge_candidate(cells, window, config.refit, decisions)
+        gate = judge_figures(made.figures, window, self._config.refit, made.decisions)
         detail = "the gate passed" if gate.passed else "; ".join(reason.detail for reason in gate.reasons)
         report = self._report(request, "published" if gate.passed else "refused", detail, evidence_sha256)
         return report.model_copy(
@@ -208,9 +196,9 @@ class Refitter:
                 "rows": evidence.fit_rows,
                 "positives": evidence.fit_positives,
                 "gate": gate,
-                "reliability": reliability_document(cells),
-                "groups": group_table_document(cells),
-                "changes": changes_document(traffic),
+                "reliability": made.reliability,
+                "groups": made.groups,
+                "changes": made.changes,
             }
         )
 
@@ -231,24 +219,7 @@ class Refitter:
 
     def _roles(self, request: Request) -> tuple[RoleRows, ...]:
         """Of the data that the request was answered by; none where it was not read, or is not what was named."""
-        if self._carried is None or self._carried.evidence.last_pane != request.last_pane:
+        evidence = self._evidence
+        if evidence is None or evidence.last_pane != request.last_pane:
             return ()
-        evidence = self._carried.evidence
-        return role_rows(evidence) if evidence.cells_sha256 == request.cells_sha256 else ()
-
-    # --- evidence
-
-    def _evidence_for(self, request: Request) -> CarriedEvidence | None:
-        """Evidence of exactly the panes that the request names; None where their bytes are others."""
-        for carried in (self._carried, CarriedEvidence(self._state, request.first_pane, self._config)):
-            if carried is None:
-                continue
-            evidence = carried.evidence
-            if evidence.first_pane != request.first_pane or evidence.last_pane > request.last_pane:
-                continue
-            self._carried = None  # half advanced, it must not be used again
-            carried.advance(request.last_pane)
-            if evidence.cells_sha256 == request.cells_sha256:
-                self._carried = carried
-                return carried
-        return None
+        return self._source.roles(evidence) if evidence.cells_sha256 == request.cells_sha256 else ()

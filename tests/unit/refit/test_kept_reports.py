@@ -93,7 +93,7 @@ def test_a_request_that_could_not_be_fitted_says_what_data_there_was(monkeypatch
     def no_fit(*_: object) -> None:
         raise FitError("it does not converge")
 
-    monkeypatch.setattr("stream_calib.refit.worker.fit_structure", no_fit)
+    monkeypatch.setattr("stream_calib.refit.candidate.fit_structure", no_fit)
     world = World(config())
     world.run(30)
     report = world.store.reports()[0]

@@ -211,7 +211,7 @@ def test_a_map_with_patches_of_everything_is_published_and_read(monkeypatch: pyt
         return replace(choice, document=choice.document.model_copy(update={"patches": True}))
 
     monkeypatch.setattr("stream_calib.refit.fit.patch_parts", with_patches)
-    monkeypatch.setattr("stream_calib.refit.worker.choose", with_patches_chosen)
+    monkeypatch.setattr("stream_calib.refit.candidate.choose", with_patches_chosen)
     world = World(config())
     world.run(40)
     version = world.store.current()
