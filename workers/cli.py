@@ -22,6 +22,7 @@ _COMMANDS = {
     "doctor": "cli_doctor",
     "replay": "cli_replay",
     "backtest": "cli_backtest",
+    "try": "cli_try",
 }
 """Name -> module whose `app` has it."""
 _GROUPS: dict[str, Sequence[str]] = {

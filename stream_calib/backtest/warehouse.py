@@ -95,8 +95,7 @@ def cells_of_tables(
     )
     found = _survey(engine, query, source)
     if found.first_ms is None or found.last_ms is None:
-        rejected = ", ".join(f"{name} {n}" for name, n in sorted(found.counts.items()) if "rejected" in name)
-        raise HistoryError(f"{source}: no row can be counted{': ' + rejected if rejected else ', it has none'}")
+        raise HistoryError(_nothing_counts(engine, query, source))
     pane_ms = query.pane_ms
     first, last = found.first_ms // pane_ms, found.last_ms // pane_ms
     if last - first >= _MOST_PANES:
@@ -125,6 +124,23 @@ def cells_of_tables(
     return CellHistory(
         key, semantic_hash(config), pane_ms, first, packed.panes, packed.signatures, "cold", f"table {source}", kept
     )
+
+
+def span_of(engine: Engine, table: Table, scores: ScoreColumns, labels: LabelColumns, key: ModelKey) -> tuple[int, int]:
+    """First and last event time, in ms, of the rows that count in a table of scores with their labels. Raises
+    HistoryError where none counts."""
+    query = Query(
+        table, scores, score_fields(table, scores, key), None, labels, label_fields(table, labels, key, own=True), 1, 1
+    )
+    _, rows = engine.rows(query.span(), table.source)
+    if rows[0][0] is None:
+        raise HistoryError(_nothing_counts(engine, query, table.source))
+    return int(rows[0][0]), int(rows[0][1])
+
+
+def _nothing_counts(engine: Engine, query: Query, source: str) -> str:
+    rejected = [f"{name} {n:,}" for name, n in sorted(_survey(engine, query, source).counts.items()) if name != "rows"]
+    return f"{source}: no row can be counted: {', '.join(rejected) or 'there is none'}"
 
 
 def _survey(engine: Engine, query: Query, source: str) -> _Survey:

@@ -42,6 +42,10 @@ class Query:
     def has_id(self) -> bool:
         return self.score_columns.id is not None
 
+    def span(self) -> str:
+        """First and last event time of the rows that count."""
+        return f"SELECT min(t) AS first, max(t) AS last FROM {self._scores()}"
+
     def survey(self) -> str:
         """By reason of refusal (null: none) and attributes: rows, first and last event time, and, where labels are in
         the same table, by `label_refusal` too, labels and the newest label time."""

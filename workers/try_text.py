@@ -1,0 +1,126 @@
+"""What a trial found, as text for the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stream_calib.backtest.trial import Trial, TrialGroup, TrialQuality
+from stream_calib.backtest.trial_columns import DAY_MS
+from stream_calib.pages.texts import count_text, date_text, in_words, percent_text, shortened
+
+_MOST_GROUPS = 10
+_MOST_ALARMS = 5
+_NAME_WIDTH = 30
+_REJECTED = "_rejected_"
+
+
+def trial_text(trial: Trial) -> RenderableType:
+    """Fits 80 columns."""
+    return Group(
+        *_heading(trial),
+        Text(""),
+        Text(f"What is wrong now ({_span(trial)}, {count_text(trial.recent_labelled)} outcomes)", style="bold"),
+        *_now(trial),
+        Text(""),
+        Text("What stream-calib would have done, as it comes", style="bold"),
+        *_then(trial),
+    )
+
+
+def _heading(trial: Trial) -> list[RenderableType]:
+    counts = trial.counts
+    lines = [
+        f"{trial.source}: {count_text(counts.get('rows', 0))} rows, {date_text(trial.first_ms)} to"
+        f" {date_text(trial.last_ms)}, {count_text(counts.get('labels', 0))} with an outcome."
+    ]
+    rejected = {name: n for name, n in counts.items() if _REJECTED in name}
+    if rejected:
+        listed = ", ".join(f"{in_words(name.replace(_REJECTED, ': '))} {count_text(n)}" for name, n in rejected.items())
+        lines.append(f"Not counted: {listed}.")
+    if counts.get("duplicates"):
+        lines.append(f"There twice, and counted once: {count_text(counts['duplicates'])}.")
+    if counts.get("unmatched"):
+        lines.append(
+            f"Outcomes that were not later than their score and within {trial.horizon_ms / DAY_MS:g} days of it, and so"
+            f" do not count: {count_text(counts['unmatched'])}."
+        )
+    return [Text(line) for line in [*lines, *trial.notes]]
+
+
+def _now(trial: Trial) -> list[RenderableType]:
+    raw = trial.raw
+    lines: list[RenderableType] = [
+        Text(
+            f"log-loss {raw.log_loss:.4f}; calibration error {percent_text(raw.ece, 2)}, where true probabilities would"
+            f" show {percent_text(raw.ece_of_perfect, 2)} by chance"
+        )
+    ]
+    if not trial.groups_looked_at:
+        return [*lines, Text("no groups were looked at: name columns with --group")]
+    if not trial.groups:
+        return [*lines, Text(f"none of {trial.groups_looked_at} groups is wrong beyond doubt")]
+    lines.append(
+        Text(
+            f"{trial.groups_wrong} of {trial.groups_looked_at} groups are wrong beyond doubt; the scores say one thing,"
+            " and another is observed:"
+        )
+    )
+    table = Table(box=None, pad_edge=False)
+    for name in ("group", "outcomes", "said", "observed", "since", "calibrated"):
+        table.add_column(name, justify="left" if name in ("group", "since") else "right", no_wrap=True)
+    for group in trial.groups[:_MOST_GROUPS]:
+        table.add_row(*_group_row(group))
+    return [*lines, table]
+
+
+def _group_row(group: TrialGroup) -> list[str]:
+    wrong = group.wrong
+    since = "not clear" if wrong.since is None else "the start" if wrong.from_start else wrong.since
+    return [
+        shortened(wrong.group, _NAME_WIDTH),
+        count_text(wrong.labelled),
+        percent_text(wrong.said),
+        percent_text(wrong.observed),
+        since,
+        "" if group.calibrated is None else percent_text(group.calibrated),
+    ]
+
+
+def _then(trial: Trial) -> list[RenderableType]:
+    refits = trial.refits
+    if refits.first_published_ms is None:
+        return [Text(f"no calibrator was published, of {refits.asked} asked for: there was too little to learn from")]
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "scores", "calibrated"):
+        table.add_column(name, justify="right" if name else "left")
+    for name, raw, calibrated in _figures(trial.raw, trial.calibrated):
+        table.add_row(name, raw, calibrated)
+    lines: list[RenderableType] = [
+        table,
+        Text(
+            f"{refits.published} calibrators published of {refits.asked} fitted, the first on"
+            f" {date_text(refits.first_published_ms)}; {len(trial.alarms)} alarms"
+        ),
+    ]
+    lines += [
+        Text(f"  {date_text(alarm.at_ms)}: {shortened(f'{in_words(alarm.kind)}: {alarm.what}', 76)}")
+        for alarm in trial.alarms[:_MOST_ALARMS]
+    ]
+    if len(trial.alarms) > _MOST_ALARMS:
+        lines.append(Text(f"  and {len(trial.alarms) - _MOST_ALARMS} more"))
+    return lines
+
+
+def _figures(raw: TrialQuality, calibrated: TrialQuality) -> list[tuple[str, str, str]]:
+    return [
+        ("log-loss", f"{raw.log_loss:.4f}", f"{calibrated.log_loss:.4f}"),
+        ("Brier score", f"{raw.brier:.4f}", f"{calibrated.brier:.4f}"),
+        ("calibration error", percent_text(raw.ece, 2), percent_text(calibrated.ece, 2)),
+        ("  by chance alone", percent_text(raw.ece_of_perfect, 2), percent_text(calibrated.ece_of_perfect, 2)),
+    ]
+
+
+def _span(trial: Trial) -> str:
+    return f"{date_text(trial.recent_from_ms)} to {date_text(trial.recent_until_ms - 1)}"
