@@ -32,7 +32,7 @@ def table_of(document: BacktestDocument) -> Table:
     below = [f"{label}: {line.policy}" for label, line in zip(labels, shown, strict=True) if label != line.policy]
     below += [f"{left} more policies are in the report."] if left else []
     caption = Text("\n".join([*below, _UNITS]))
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
+    table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False, caption=caption, caption_justify="left")
     table.add_column("policy", overflow="fold")
     for name in ("log-loss", "difference", "ECE %", "worst %", "alarms", "refits", "age h"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -54,7 +54,12 @@ def _figures(line: PolicyFigures) -> Sequence[str]:
 
 
 def _thousandths(difference: Interval) -> str:
-    value = f"{1000 * difference.value:+.2f}"
+    value = _signed(difference.value)
     if difference.low is None or difference.high is None:
         return value
-    return f"{value}\n{1000 * difference.low:+.2f} .. {1000 * difference.high:+.2f}"
+    return f"{value}\n{_signed(difference.low)} .. {_signed(difference.high)}"
+
+
+def _signed(difference: float) -> str:
+    """In thousandths; what rounds to 0 is never below it."""
+    return f"{round(1000 * difference, 2) + 0.0:+.2f}"

@@ -81,19 +81,13 @@ def policies_of_grid(
             f"{where}: the grid has {count:,} policies ({sizes}); at most {MOST_POLICIES:,}: leave out values, or try"
             " one setting after the other"
         )
-    shown = _short_keys(list(grid))
+    shown = [key.rpartition(".")[2] for key in grid]
     made = []
     for combination in itertools.product(*grid.values()):
         parts = [f"{short}={one.text}" for short, one in zip(shown, combination, strict=True)]
         chosen = {key: one.value for key, one in zip(grid, combination, strict=True)}
         made.append(make_policy(" ".join([name, *parts]).strip(), fixed | chosen, base, where))
     return made
-
-
-def _short_keys(keys: Sequence[str]) -> list[str]:
-    """The last part of each key, or all of it where two have the same last part."""
-    last = [key.rpartition(".")[2] for key in keys]
-    return [short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)]
 
 
 def _parts(text: str) -> Iterator[str]:
