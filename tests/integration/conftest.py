@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from stream_calib.config import Config
 from tests.integration.findings import Findings, find
-from tests.integration.harness import deployment
+from tests.integration.harness import Deployment, deployment
 from tests.integration.lock_step import run_in_lock_step
 from tests.integration.stream import EventDay, flight_days
 from tests.kafka_broker import KafkaBroker
@@ -28,24 +29,42 @@ def month() -> list[EventDay]:
 
 
 @pytest.fixture(scope="session")
-def month_run(month: list[EventDay], tmp_path_factory: pytest.TempPathFactory) -> tuple[Findings, Config]:
-    """The month in lock-step, one process a role."""
-    return _lock_step(month, tmp_path_factory.mktemp("month"), ("calibrate", "monitor", "refit", "alert"))
+def month_deployed(month: list[EventDay], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """The month in lock-step, one process a role. It is over: only the server is still there."""
+    roles = ("calibrate", "monitor", "refit", "alert")
+    with _lock_step(month, tmp_path_factory.mktemp("month"), roles) as deployed:
+        yield deployed
 
 
 @pytest.fixture(scope="session")
-def wide_run(month: list[EventDay], tmp_path_factory: pytest.TempPathFactory) -> tuple[Findings, Config]:
+def month_run(month_deployed: Deployment) -> tuple[Findings, Config]:
+    """What it left behind."""
+    return find(month_deployed), month_deployed.config
+
+
+@pytest.fixture(scope="session")
+def wide_deployed(month: list[EventDay], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """The same with two calibrates, three monitors and two refits."""
     roles = ("calibrate", "calibrate", "monitor", "monitor", "monitor", "refit", "refit", "alert")
-    return _lock_step(month, tmp_path_factory.mktemp("wide"), roles)
+    with _lock_step(month, tmp_path_factory.mktemp("wide"), roles) as deployed:
+        yield deployed
 
 
-def _lock_step(month: list[EventDay], folder: Path, roles: tuple[str, ...]) -> tuple[Findings, Config]:
+@pytest.fixture(scope="session")
+def wide_run(wide_deployed: Deployment) -> tuple[Findings, Config]:
+    """What that left behind."""
+    return find(wide_deployed), wide_deployed.config
+
+
+@contextmanager
+def _lock_step(month: list[EventDay], folder: Path, roles: tuple[str, ...]) -> Iterator[Deployment]:
     with deployment(folder) as deployed:
         for role in roles:
             deployed.start(role)
         run_in_lock_step(deployed, month)
-        return find(deployed), deployed.config
+        for process in deployed.processes:
+            process.terminate()
+        yield deployed
 
 
 @pytest.fixture(scope="session")

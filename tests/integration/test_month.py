@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import redis
 from msgspec import structs
 
+from stream_calib.backtest.verify import Verification
 from stream_calib.config import Config
+from stream_calib.config_file import load_config
 from tests.integration.expectation import (
     cells_of,
     check_blocks_name_their_snapshot,
@@ -15,7 +20,9 @@ from tests.integration.expectation import (
     check_reproduced,
 )
 from tests.integration.findings import Findings
+from tests.integration.harness import Deployment, config_text
 from tests.windows.expectation import UNMATCHED
+from workers.backtest_verify import verify_live
 
 pytestmark = pytest.mark.services
 Run = tuple[Findings, Config]
@@ -79,6 +86,62 @@ def test_cells_with_several_processes_of_each_role(month_run: Run, wide_run: Run
     check_reproduced(found, config)
     check_blocks_name_their_snapshot(found)
     assert cells_of(found) == cells_of(month_run[0])
+
+
+# --- a backtest of the topics
+
+
+@pytest.fixture(scope="module")
+def month_verified(month_deployed: Deployment, month_run: Run) -> Verification:
+    return verify_live(
+        month_deployed.log, month_deployed.config, month_deployed.state.model_key, month_deployed.state.store
+    )
+
+
+def test_a_backtest_of_the_topics_is_the_live_run(month_verified: Verification, month_run: Run) -> None:
+    """Cells, pane records, decisions, snapshots and alerts, byte for byte."""
+    found, _ = month_run
+    assert month_verified.differences == []
+    assert month_verified.first_pane == min(found.matured)
+    assert month_verified.matured == max(found.matured)
+    assert month_verified.decided == int(found.fields["decided"] or -1)
+    assert month_verified.entries == len(found.decisions)
+    assert month_verified.snapshots == len(found.versions)
+    assert month_verified.alerts == len(found.outbox)
+
+
+def test_a_backtest_leaves_no_trace(month_deployed: Deployment, month_verified: Verification, tmp_path: Path) -> None:
+    """Field case: a replay called hooks, and moved offsets and the state of the live service. And two backtests give
+    the same bytes."""
+    called = tmp_path / "called"
+    hook = f'[[alerts.hooks]]\nname = "ops"\nkind = "command"\ncommand = ["touch", "{called}"]\n'
+    path = month_deployed.write_config("hooks.toml", {}, config_text({}) + hook)
+    config = load_config(path, month_deployed.environ)
+    before = _everything(month_deployed)
+
+    found = verify_live(month_deployed.log, config, month_deployed.state.model_key, month_deployed.state.store)
+
+    assert _everything(month_deployed) == before
+    assert found.encode() == month_verified.encode()
+    assert found.alerts > 30
+    assert not called.exists()
+
+
+def test_a_backtest_of_several_processes_of_each_role(wide_deployed: Deployment, wide_run: Run) -> None:
+    found = verify_live(
+        wide_deployed.log, wide_deployed.config, wide_deployed.state.model_key, wide_deployed.state.store
+    )
+    assert found.differences == []
+
+
+def _everything(deployed: Deployment) -> dict[bytes, bytes]:
+    """Every key of the server: topics and committed positions, state and shards."""
+    with redis.Redis.from_url(deployed.server.url) as client:
+        names = sorted(client.scan_iter(count=1_000))
+        pipeline = client.pipeline(transaction=False)
+        for name in names:
+            pipeline.dump(name)
+        return dict(zip(names, pipeline.execute(), strict=True))
 
 
 def _records(found: Findings) -> dict[int, dict[str, object]]:
