@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import resources
 from pathlib import Path
@@ -32,12 +33,14 @@ def pictures(document: BacktestDocument) -> dict[str, str]:
         resources.files(package).joinpath(name).read_text(encoding="utf-8")
         for package, name in (("stream_calib.pages", "page.css"), ("stream_calib.backtest", "report.css"))
     )
-    return {
-        f"backtest-{name}.svg": svg_page(
-            chart.width, chart.height, chart.label, ['<g class="chart wide">', *chart.elements, "</g>"], style
-        )
-        for name, chart in made.items()
-    }
+    return {f"backtest-{name}.svg": _file(chart, style, name) for name, chart in made.items()}
+
+
+def _file(chart: Drawing, style: str, name: str) -> str:
+    # What a picture in a page cannot show: the words of each mark under the pointer.
+    elements = [re.sub("<title>.*?</title>", "", element) for element in chart.elements]
+    css = "chart times" if name == "time-line" else "chart"
+    return svg_page(chart.width, chart.height, chart.label, [f'<g class="{css}">', *elements, "</g>"], style)
 
 
 def _beside(drawings: list[Drawing]) -> Drawing:

@@ -83,7 +83,7 @@ def render_report(document: BacktestDocument) -> str:
         # Markup: the charts escape every text that they are given.
         differences=_markup(difference_chart(shown), "differences") if len(document.table) > 1 else None,
         optimism=optimism_text(document),
-        time_line=_markup(time_line(shown.current, shown.best, document.pane_ms), "wide"),
+        time_line=_markup(time_line(shown.current, shown.best, document.pane_ms), "times"),
         months=month_rows(shown),
         reliability=[(chart, _markup(chart.drawing, "")) for chart in reliability_charts(shown)],
         groups=group_map(shown.current),

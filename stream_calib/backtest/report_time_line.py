@@ -17,7 +17,7 @@ from stream_calib.pages.svg import Drawing, Scale, element, horizontal_grid, pol
 from stream_calib.pages.texts import in_words, minute_text, shortened, signed_text
 from stream_calib.pages.trailing_mean import trailing_mean
 
-_WIDTH, _LEFT, _RIGHT = 1080.0, 150.0, 66.0
+_WIDTH, _LEFT, _RIGHT = 1080.0, 160.0, 66.0
 _LANE = 24.0
 _COLUMN = 2.0
 """Width of what marks share that lie too close to be told apart."""
