@@ -67,9 +67,9 @@ def hashed_content(config: Config) -> dict[str, Any]:
     if config.calibration.min_coverage:
         document["min_coverage"] = config.calibration.min_coverage
     if config.calibration.rungs != list(CANDIDATE_RUNGS):
-        document["rungs"] = config.calibration.rungs
+        document["calibration"]["rungs"] = config.calibration.rungs
     if config.refit.triggers != list(REFIT_TRIGGERS):
-        document["triggers"] = config.refit.triggers
+        document["refit"]["triggers"] = config.refit.triggers
     if config.drift.tolerance:
         document["tolerance"] = config.drift.tolerance
     if config.decisions:
