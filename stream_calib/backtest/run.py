@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stream_calib.alerts.model import Alert
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.outcome import AlarmFigures, PolicyOutcome
-from stream_calib.backtest.run_columns import CellColumns, cell_columns
+from stream_calib.backtest.run_columns import CellColumns
 from stream_calib.backtest.run_figures import ServedColumns, auc_and_worst_group, day_figures, group_figures
 from stream_calib.backtest.run_refits import refit_figures
 from stream_calib.backtest.shared_fits import SharedFits
@@ -21,9 +21,10 @@ from stream_calib.calibration.fit_input import CENTRE_SCORE
 from stream_calib.config import Config
 from stream_calib.drift.psi import psi_of, shares
 from stream_calib.drift.psi_alert import PsiFacts
-from stream_calib.refit.gate_evidence import JudgedMap, judged
+from stream_calib.refit.gate_evidence import JudgedMap
 from stream_calib.refit.groups import family_rules
 from stream_calib.refit.settings import DAY_MS, config_hash
+from stream_calib.snapshot.model import ResolvedSnapshot
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.state_store import StateStore
 
@@ -55,7 +56,8 @@ def run_policy(
     Raises HistoryError where history and configuration do not fit, StateError where cells are damaged.
     """
     began = time.process_time()
-    stepper = Stepper(history, config)
+    shared = SharedFits(history) if shared is None else shared
+    stepper = Stepper(history, config, shared=shared)
     psi = _PsiOfAll(history)
     panes = range(history.first_pane, stepper.last_pane + 1)
     for done, pane in enumerate(panes):
@@ -64,11 +66,10 @@ def run_policy(
         stepper.step(pane)
         psi.note(stepper.psi_facts)
     on_progress(len(panes), len(panes))
-    columns = cell_columns(history, config)
+    columns = shared.columns(config)
     raw = CENTRE_SCORE[columns.grid_bin]
-    served = served_columns(
-        columns, raw, stepper.publications(label_delay_panes), stepper.store, config.windows.pane_ms, psi.values()
-    )
+    published, map_of = stepper.publications(label_delay_panes), shared.group(config).map_of
+    served = served_columns(columns, raw, published, stepper.store, map_of, history.pane_ms, psi.values())
     first_day = history.first_pane * history.pane_ms // DAY_MS
     scored_from_day = first_day + warm_up_days
     chosen = columns.of_panes(-(-scored_from_day * DAY_MS // history.pane_ms), history.last_pane + 1)
@@ -101,6 +102,7 @@ def served_columns(
     raw: NDArray[np.float64],
     publications: Sequence[Publication],
     store: SnapshotStore,
+    map_of: Callable[[ResolvedSnapshot], JudgedMap],
     pane_ms: int,
     psi: NDArray[np.float64],
 ) -> ServedColumns:
@@ -114,7 +116,8 @@ def served_columns(
         if first >= until:
             continue
         rows = columns.of_panes(first, until)
-        probability[rows] = _at_centres(judged(store.load(publication.version)), columns, rows)
+        snapshot = store.load(publication.version)
+        probability[rows] = _at_centres(map_of(snapshot), columns, rows)
         identity[rows] = False
         last_pane = store.document(publication.version).last_pane
         age_ms[first - columns.first_pane : until - columns.first_pane] = (

@@ -1,4 +1,4 @@
-"""What policies over one history have in common, made once: cells, fits, evidence, detectors.
+"""What policies over one history have in common, made once: cells, columns, and all that is fitted to the same panes.
 
 All of it is a function of the cells and of part of the configuration only; a policy comes to the same bytes with it and
 without.
@@ -6,13 +6,20 @@ without.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.run_columns import CellColumns, cell_columns
+from stream_calib.backtest.shared_fits_group import FitGroup
+from stream_calib.backtest.shared_fits_panes import SharedPanes
 from stream_calib.config import Config
+from stream_calib.refit.row_weights import RowWeights
 from stream_calib.refit.settings import hashed_content
 from stream_calib.snapshot.canonical import canonical_json, sha256_hex
 
+_GROUPS_KEPT = 2
+"""Policies of the same fits come one after the other."""
 _NOT_OF_FITS: dict[str, tuple[str, ...]] = {
     "refit": (
         "max_age_ms",
@@ -35,6 +42,7 @@ def fit_key(config: Config) -> str:
     triggers or cadence counts as part of the fit."""
     document: dict[str, Any] = hashed_content(config)
     document.pop("decisions", None)
+    document.pop("triggers", None)
     for section, names in _NOT_OF_FITS.items():
         document[section] = {name: value for name, value in document[section].items() if name not in names}
     return sha256_hex(canonical_json(document))
@@ -45,3 +53,23 @@ class SharedFits:
 
     def __init__(self, history: CellHistory) -> None:
         self.history = history
+        self.panes = SharedPanes(history)
+        self._columns: dict[RowWeights, CellColumns] = {}
+        self._groups: OrderedDict[str, FitGroup] = OrderedDict()
+
+    def columns(self, config: Config) -> CellColumns:
+        """As `cell_columns`."""
+        weights = RowWeights.of(config)
+        if weights not in self._columns:
+            self._columns[weights] = cell_columns(self.history, config)
+        return self._columns[weights]
+
+    def group(self, config: Config) -> FitGroup:
+        """What the configuration shares with those of the same `fit_key`."""
+        key = fit_key(config)
+        if key not in self._groups:
+            self._groups[key] = FitGroup(self.panes, config)
+            while len(self._groups) > _GROUPS_KEPT:
+                self._groups.popitem(last=False)
+        self._groups.move_to_end(key)
+        return self._groups[key]

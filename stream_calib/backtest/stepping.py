@@ -10,6 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.remembering_store import RememberingStore
+from stream_calib.backtest.shared_fits import SharedFits
+from stream_calib.backtest.shared_fits_group import SharedSource
+from stream_calib.backtest.shared_fits_panes import SharedPanes
 from stream_calib.config import Config
 from stream_calib.drift.psi_alert import PsiFacts
 from stream_calib.errors import HistoryError
@@ -20,8 +24,6 @@ from stream_calib.snapshot.decision_log import DecisionLog, chain
 from stream_calib.snapshot.history import is_publication
 from stream_calib.snapshot.log_reader import LogReader
 from stream_calib.snapshot.report import RefitReport
-from stream_calib.snapshot.store import SnapshotStore
-from stream_calib.windows.pane_record import PaneNames, chained
 from stream_calib.windows.state_store import Commit
 
 _OWNER, _FOR_EVER_MS = "backtest", 10**15
@@ -42,11 +44,17 @@ class Stepper:
     """Steps panes from the history's first one on, up to `last_pane`."""
 
     def __init__(
-        self, history: CellHistory, config: Config, *, before_pane: Callable[[int], None] = lambda pane: None
+        self,
+        history: CellHistory,
+        config: Config,
+        *,
+        before_pane: Callable[[int], None] = lambda pane: None,
+        shared: SharedFits | None = None,
     ) -> None:
         """`before_pane`: called once with each pane before it is decided, and with the pane behind the last one. It may
         append to the decision log what took effect there, and call `answer` where the open request has its place among
-        that; a request that it leaves open is answered when it returns."""
+        that; a request that it leaves open is answered when it returns. `shared`: what others have made of the same
+        history, for those who append nothing; the field `detector` is in the state once the last pane is stepped."""
         self.history, self.config = history, config
         self._pane_ms = config.windows.pane_ms
         if self._pane_ms != history.pane_ms:
@@ -55,20 +63,36 @@ class Stepper:
                 " (windows.pane): cells cannot be cut anew, replay the events"
             )
         self.state = history.state()
-        self.store = SnapshotStore(self.state, history.key, history.generation, self._pane_ms, self._event_time)
+        self.store = RememberingStore(self.state, history.key, history.generation, self._pane_ms, self._event_time)
         token = self.state.acquire_lease(REFIT_LEASE, _OWNER, _FOR_EVER_MS)
         assert token is not None  # the state is new, nobody else holds it
         self._token = token
-        self._refitter = Refitter(self.state, self.store, history.key, config)
-        reads = self.state.signatures, self.store.reference, self.store.load
-        self.decider = Decider(history.key, history.generation, history.first_pane, config, *reads)
+        self._panes = SharedPanes(history, keeps=False) if shared is None else shared.panes
+        self._shared = shared is not None
+        if shared is None:
+            self._refitter = Refitter(self.state, self.store, history.key, config)
+            reads = self.state.signatures, self.store.reference, self.store.load
+            self.decider = Decider(history.key, history.generation, history.first_pane, config, *reads)
+        else:
+            group, load = shared.group(config), self.store.load
+            self._refitter = Refitter(self.state, self.store, history.key, config, SharedSource(group, config))
+            self.decider = Decider(
+                history.key,
+                history.generation,
+                history.first_pane,
+                config,
+                self._panes.signatures,
+                lambda version: group.reference_of(load(version)),
+                load,
+                watch_of=lambda version: group.watch_of(load(version)),
+                encodes_state=False,
+            )
         self.reader = LogReader(self.state)
         self.reports: list[RefitReport] = []
         """Of every request, in order."""
         self.last_pane = min(history.last_matured, history.last_pane - self.decider.horizon_panes)
         """The last one that can be decided: its labels are final, and the panes that PSI looks at are closed."""
         self._before_pane = before_pane
-        self._chain = ""
         self._next = history.first_pane
 
     @property
@@ -121,12 +145,12 @@ class Stepper:
     def _decide(self, pane: int) -> None:
         fields, log = self.reader.read(["decided", "detector"])
         for missing in self.decider.missing(pane):
-            self.decider.push(missing, self.history.scored(missing))
-        (blob,) = self.state.blobs([PaneNames.of(pane).matured])
-        assert blob is not None  # up to `last_pane` all are there
-        self._chain = chained(self._chain, blob)
-        made = self.decider.decide(pane, fields["detector"], log, self.history.matured(pane), self._chain)
+            self.decider.push(missing, self._panes.scored(missing))
+        cells, chain_hash = self._panes.matured(pane), self._panes.chain(pane)
+        made = self.decider.decide(pane, fields["detector"], log, cells, chain_hash)
         new = {"decided": str(pane), "detector": made.detector, "open_request": made.open_request}
+        if self._shared and pane == self.last_pane:
+            new["detector"] = self.decider.detector
         if made.decisions:
             length = log.length + len(made.decisions)
             new |= {"tip": str(chain(log.tip, made.decisions)), "log_length": str(length)}

@@ -21,7 +21,6 @@ from stream_calib.drift.cell_history import CellHistory, CellView, advance_histo
 from stream_calib.drift.open_cells import OpenCells
 from stream_calib.drift.outcome_step import PaneOutcomes
 from stream_calib.drift.residual import ResidualState
-from stream_calib.drift.residual_evidence import pane_evidence
 
 _RELATIVE, _ABSOLUTE = 0.1, 0.01
 
@@ -69,7 +68,7 @@ def selection_step(
     if scores is None:
         return state, None
     watched = scores.watched
-    evidence = pane_evidence(watched, scores.sums)
+    evidence = scores.evidence
     history = advance_history(state.history, watched, scores.sums, evidence, pane, state.alarmed)
     found = cell_alarms(state.detectors, state.open_cells, watched, scores.version, evidence, history, budget_panes)
     open_cells = found.open_cells

@@ -16,7 +16,7 @@ from stream_calib.drift.cell_alarms import AlarmedCell, CellAlarms, cell_alarms
 from stream_calib.drift.cell_history import EVERYTHING, CellHistory, advance_history
 from stream_calib.drift.diagnosis import CommonShift, most_uneven
 from stream_calib.drift.open_cells import OpenCells
-from stream_calib.drift.residual import ResidualState, ResidualSums, WatchedCells
+from stream_calib.drift.residual import PaneEvidence, ResidualState, ResidualSums, WatchedCells
 from stream_calib.drift.residual_evidence import pane_evidence
 
 
@@ -27,6 +27,12 @@ class PaneOutcomes:
     version: str
     watched: WatchedCells
     sums: ResidualSums
+    known_evidence: PaneEvidence | None = None
+    """`pane_evidence` of these, where somebody has made it already."""
+
+    @property
+    def evidence(self) -> PaneEvidence:
+        return pane_evidence(self.watched, self.sums) if self.known_evidence is None else self.known_evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ def outcome_step(
     if outcomes is None:
         return OutcomeResult(state, (), False)
     watched, version = outcomes.watched, outcomes.version
-    evidence = pane_evidence(watched, outcomes.sums)
+    evidence = outcomes.evidence
     # What a refit has mended must show under what it published: evidence of before says nothing of that.
     restarted = {cell.name for cell in state.open_refit.cells if not cell.changed and cell.version != version}
     history = advance_history(state.history, watched, outcomes.sums, evidence, pane, restarted | state.paged)

@@ -11,7 +11,7 @@ from stream_calib.refit.choice import choose
 from stream_calib.refit.derived import time_attributes
 from stream_calib.refit.evidence import PastPanes
 from stream_calib.refit.fit import StructureFit, fit_structure
-from stream_calib.refit.forward_evidence import ForwardEvidence
+from stream_calib.refit.forward_evidence import ForwardRecord
 from stream_calib.refit.gate_evidence import JudgedMap
 from stream_calib.refit.group_coverage import group_coverage
 from stream_calib.snapshot.compiled import map_document, map_parts
@@ -32,10 +32,10 @@ class Candidate:
     """Of the record of forward evidence that it was chosen by."""
 
 
-def make_candidate(evidence: PastPanes, forward: ForwardEvidence, signatures: Signatures, config: Config) -> Candidate:
+def make_candidate(evidence: PastPanes, record: ForwardRecord, signatures: Signatures, config: Config) -> Candidate:
     """Raises the FitError family."""
-    forward_sha256 = forward.sha256
-    choice = choose(forward.variants, forward.days, forward_sha256, config)
+    record_sha256 = record.sha256
+    choice = choose(record.variants, record.days, record_sha256, config)
     fit = fit_structure(evidence, choice, signatures, config)
     document = map_document(fit.parts)
     attributes = (*config.scores.attributes, *choice.derived)
@@ -45,5 +45,5 @@ def make_candidate(evidence: PastPanes, forward: ForwardEvidence, signatures: Si
         document=document,
         map=JudgedMap(served, time_attributes(config, choice.derived)),
         coverage=group_coverage(evidence, signatures, config),
-        evidence_sha256=forward_sha256,
+        evidence_sha256=record_sha256,
     )

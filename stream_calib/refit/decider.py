@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from stream_calib.alerts.model import make_alert
 from stream_calib.config import Config
@@ -12,10 +13,9 @@ from stream_calib.drift.outcome_step import PaneOutcomes
 from stream_calib.drift.psi import PsiReference
 from stream_calib.drift.psi_alert import PsiFacts
 from stream_calib.drift.psi_window import PsiWindow, Signatures
-from stream_calib.drift.residual import ResidualSums
 from stream_calib.drift.step import DetectorState, PaneCounts, PaneFacts, step
 from stream_calib.events.contracts import ModelKey
-from stream_calib.refit.outcome_watch import Detectors, OutcomeWatch
+from stream_calib.refit.outcome_watch import OutcomeWatch
 from stream_calib.refit.roles import IS_FIT, ROLES
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.refit.settings import config_hash, panes_of, step_config
@@ -41,6 +41,14 @@ class Decision:
     """New value of the field `open_request`: the request's id, or empty."""
 
 
+class PaneWatch(Protocol):
+    """As OutcomeWatch."""
+
+    @property
+    def version(self) -> str: ...
+    def shown(self, pane: int, cells: MaturedCells) -> tuple[PaneOutcomes | None, PaneOutcomes | None]: ...
+
+
 class Decider:
     """One per closer. Keeps the PSI window in memory; everything else comes in and goes out with each call.
 
@@ -56,10 +64,15 @@ class Decider:
         signatures: Signatures,
         reference_of: Callable[[str], PsiReference],
         snapshot_of: Callable[[str], ResolvedSnapshot],
+        *,
+        watch_of: Callable[[str], PaneWatch] | None = None,
+        encodes_state: bool = True,
     ) -> None:
         """`signatures` as `StateStore.signatures`; `reference_of` gives the PSI reference of a snapshot version, the
         same object for the same reference (`SnapshotStore.reference`), `snapshot_of` the snapshot
-        (`SnapshotStore.load`)."""
+        (`SnapshotStore.load`). `watch_of` gives what a version's detectors are shown; None: an OutcomeWatch of it.
+        `encodes_state` False, for those who go on with this very object: the state that is carried is encoded when it
+        is asked for by `detector`, and the field names its pane only."""
         self._key, self._generation, self._first_pane = key, generation, first_pane
         self._pane_ms = config.windows.pane_ms
         self._refit_alerts = RefitAlerts(key, generation, self._pane_ms)
@@ -74,9 +87,11 @@ class Decider:
         )
         self._capped = CappedWinners(Vocabulary.of(config), signatures)
         self._reference_of, self._snapshot_of = reference_of, snapshot_of
-        self._watch: OutcomeWatch | None = None
+        self._watch: PaneWatch | None = None
+        self._watch_of = watch_of or self._own_watch
         self.psi_facts: PsiFacts | None = None
         """What the scores' part of the last decision was made from; None before there is a snapshot."""
+        self._encodes_state = encodes_state
         self._state: tuple[str | None, DetectorState] = (None, DetectorState())
 
     @property
@@ -169,9 +184,14 @@ class Decider:
             ).encode()
             for change in result.alerts
         )
-        encoded = canonical_json(result.state.to_json()).decode()
+        encoded = self._encoded(result.state) if self._encodes_state else f"pane {pane}"
         self._state = (encoded, result.state)
         return Decision(encoded, entries, alerts + asked, request_id)
+
+    @property
+    def detector(self) -> str:
+        """The field `detector` after the last decision."""
+        return self._encoded(self._state[1])
 
     def expired(self, request: Request, pane: int) -> tuple[bytes, ...]:
         """Entries for the list `outbox` where nobody has answered the request by `pane`."""
@@ -184,9 +204,15 @@ class Decider:
         if version is None:
             return None, None
         if self._watch is None or self._watch.version != version:
-            self._watch = OutcomeWatch(self._snapshot_of(version), self._weights, self._signatures)
-        residual, selection = self._watch.sums(pane, matured)
-        return _shown(version, self._watch.residual, residual), _shown(version, self._watch.selection, selection)
+            self._watch = self._watch_of(version)
+        return self._watch.shown(pane, matured)
+
+    def _own_watch(self, version: str) -> OutcomeWatch:
+        return OutcomeWatch(self._snapshot_of(version), self._weights, self._signatures)
+
+    @staticmethod
+    def _encoded(state: DetectorState) -> str:
+        return canonical_json(state.to_json()).decode()
 
     def _load(self, detector: str | None) -> DetectorState:
         known, state = self._state
@@ -194,6 +220,3 @@ class Decider:
             return state
         return DetectorState() if detector is None else DetectorState.from_json(json.loads(detector))
 
-
-def _shown(version: str, detectors: Detectors | None, sums: ResidualSums | None) -> PaneOutcomes | None:
-    return None if detectors is None or sums is None else PaneOutcomes(version, detectors.watched, sums)

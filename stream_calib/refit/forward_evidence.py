@@ -61,6 +61,20 @@ class ForwardDay:
     """Log-loss summed over the rows, of each variant in the order of `variants`; None: it could not be fitted."""
 
 
+@dataclass(frozen=True, slots=True)
+class ForwardRecord:
+    """The days that decide, oldest first, and what was compared on them."""
+
+    variants: tuple[Variant, ...]
+    days: tuple[ForwardDay, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the record: names of the variants, days, rows, losses."""
+        days = [[day.day, day.rows, list(day.losses)] for day in self.days]
+        return sha256_hex(canonical_json({"variants": [v.name for v in self.variants], "days": days}))
+
+
 class ForwardEvidence:
     """Advance it at the end of each day; `days` are those that decide. `variants`: what is compared."""
 
@@ -70,7 +84,8 @@ class ForwardEvidence:
         self._derived = derived_names(config)
         self._weights = RowWeights.of(config)
         self._days: deque[ForwardDay] = deque(maxlen=MOST_DAYS)
-        self._last_day: int | None = None
+        self.last_day: int | None = None
+        """The last one that is over."""
         self._fitted: list[ConfiguredFit | None] = []
         """At the end of the last day; empty where nothing was fitted."""
         self._patches: PatchRound | None = None
@@ -79,14 +94,18 @@ class ForwardEvidence:
     @property
     def days(self) -> tuple[ForwardDay, ...]:
         """Those of the last 28 days up to the last one that is over, which have rows; oldest first."""
-        last = self._last_day
+        last = self.last_day
         return tuple(day for day in self._days if last is not None and day.day > last - MOST_DAYS)
 
     @property
+    def record(self) -> ForwardRecord:
+        """As of the last day that is over."""
+        return ForwardRecord(self.variants, self.days)
+
+    @property
     def sha256(self) -> str:
-        """Hash of the record: names of the variants, days, rows, losses."""
-        days = [[day.day, day.rows, list(day.losses)] for day in self.days]
-        return sha256_hex(canonical_json({"variants": [v.name for v in self.variants], "days": days}))
+        """Of the record."""
+        return self.record.sha256
 
     def end_day(self, day: int, panes: Sequence[PaneCells], fit_cells: FitCells | None) -> None:
         """Notes the losses on the day that is over, then fits what the next day is judged by.
@@ -97,7 +116,7 @@ class ForwardEvidence:
         if self._fitted:
             self._judge(day, panes)
         self._fitted, self._patches = ([], None) if fit_cells is None else self._fit(fit_cells)
-        self._last_day = day
+        self.last_day = day
 
     def _judge(self, day: int, panes: Sequence[PaneCells]) -> None:
         losses: list[float | None] = [None] * len(self.variants)

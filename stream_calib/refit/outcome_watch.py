@@ -14,6 +14,7 @@ from stream_calib.calibration.groups import Signature
 from stream_calib.calibration.intervals import checked_edges
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.drift.cell_index import CellIndex, IndexedFamily
+from stream_calib.drift.outcome_step import PaneOutcomes
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.drift.residual import ResidualSums, WatchedCells
 from stream_calib.errors import DamagedSnapshotError, StreamCalibError
@@ -59,6 +60,11 @@ class OutcomeWatch:
     @cached_property
     def _served(self) -> ServedMap:
         return compile_snapshot(self._resolved, _MOST_COMPILED)
+
+    def shown(self, pane: int, cells: MaturedCells) -> tuple[PaneOutcomes | None, PaneOutcomes | None]:
+        """What the detectors of outcomes and of missing labels are shown of a pane; None where there are none."""
+        outcomes, scores = self.sums(pane, cells)
+        return _shown(self.version, self.residual, outcomes), _shown(self.version, self.selection, scores)
 
     def sums(self, pane: int, cells: MaturedCells) -> tuple[ResidualSums | None, ResidualSums | None]:
         """Labelled rows of a pane by cell of `residual`, and scores, with labels as positives, by cell of `selection`;
@@ -109,6 +115,10 @@ class OutcomeWatch:
         width = sum(len(index.families) for index in self._indexes)
         rows = np.array([self._rows[i] for i in places], dtype=np.intp).reshape(-1, width)
         return [self._values[i] for i in places], rows
+
+
+def _shown(version: str, detectors: Detectors | None, sums: ResidualSums | None) -> PaneOutcomes | None:
+    return None if detectors is None or sums is None else PaneOutcomes(version, detectors.watched, sums)
 
 
 def _detectors(document: WatchedDocument | None, attributes: Sequence[str], per_pane: float) -> Detectors | None:

@@ -84,7 +84,7 @@ class StateSource(RefitSource):
 
     def candidate(self, evidence: PastPanes) -> Candidate:
         assert self._carried is not None  # `evidence` is its evidence
-        return make_candidate(evidence, self._carried.forward, self._state.signatures, self._config)
+        return make_candidate(evidence, self._carried.forward.record, self._state.signatures, self._config)
 
     def leveled(self, evidence: PastPanes, parent: ResolvedSnapshot) -> JudgedMap:
         served = self.served(parent)

@@ -1,0 +1,52 @@
+"""The panes of a history, unpacked once where they are used again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stream_calib.backtest.history import CellHistory
+from stream_calib.calibration.groups import Signature
+from stream_calib.windows.cells import MaturedCells, ScoredCells
+from stream_calib.windows.pane_record import chained
+
+
+class SharedPanes:
+    """Cells of each pane, and the chain hash of the matured ones; made when they are first asked for."""
+
+    def __init__(self, history: CellHistory, *, keeps: bool = True) -> None:
+        """`keeps`: cells stay unpacked."""
+        self.history, self._keeps = history, keeps
+        self._scored: dict[int, ScoredCells] = {}
+        self._matured: dict[int, MaturedCells] = {}
+        self._chains: list[str] = []
+
+    def scored(self, pane: int) -> ScoredCells:
+        cells = self._scored.get(pane)
+        if cells is None:
+            cells = self.history.scored(pane)
+            if self._keeps:
+                self._scored[pane] = cells
+        return cells
+
+    def matured(self, pane: int) -> MaturedCells:
+        """Raises StateError where the pane's labels are not final."""
+        cells = self._matured.get(pane)
+        if cells is None:
+            cells = self.history.matured(pane)
+            if self._keeps:
+                self._matured[pane] = cells
+        return cells
+
+    def chain(self, pane: int) -> str:
+        """Hash of the matured blobs up to the pane, whose labels are final."""
+        first = self.history.first_pane
+        for number in range(first + len(self._chains), pane + 1):
+            blob = self.history.panes[number - first].matured
+            assert blob is not None  # as is said above
+            self._chains.append(chained(self._chains[-1] if self._chains else "", blob))
+        return self._chains[pane - first]
+
+    def signatures(self, hashes: Iterable[int]) -> Mapping[int, Signature]:
+        """As `StateStore.signatures`."""
+        known = self.history.signatures
+        return {h: known[h] for h in hashes}
