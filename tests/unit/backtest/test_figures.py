@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.special import expit, logit
 
-from stream_calib.backtest.bootstrap import DayDraws, block_days
+from stream_calib.backtest.bootstrap import Column, DayDraws, block_days
 from stream_calib.backtest.document import Interval
 from stream_calib.backtest.figures import (
     DayColumns,
@@ -219,9 +221,8 @@ def test_intervals_hold_in_19_of_20_worlds_with_shocks_of_days(days: int, off: f
 
 
 def width(interval: Interval) -> float:
-    assert interval.low is not None
-    assert interval.high is not None
-    return interval.high - interval.low
+    low, high = ends(interval)
+    return high - low
 
 
 def test_paired_differences_leave_out_what_the_days_share() -> None:
@@ -237,3 +238,38 @@ def test_paired_differences_leave_out_what_the_days_share() -> None:
     assert width(difference) < 0.1 * width(loss)
     served = DayColumns.served(one.days)
     assert difference_interval(served.log_loss, served.log_loss, served, served, draws).low == 0.0
+
+
+some_days = st.lists(st.tuples(st.integers(1, 500), st.floats(0.1, 1), st.floats(0.1, 1)), min_size=2, max_size=40)
+
+
+def columns_of(labelled: Column, loss: Column) -> DayColumns:
+    empty = np.zeros((len(labelled), RELIABILITY_BINS))
+    return DayColumns(labelled, loss * labelled, loss * labelled, empty, empty, empty)
+
+
+@settings(max_examples=30, deadline=None)
+@given(some_days, st.floats(0.01, 100))
+def test_differences_turn_round_and_units_of_weight_do_not_matter(
+    days: list[tuple[int, float, float]], unit: float
+) -> None:
+    labelled, loss, other_loss = np.array(days, dtype=np.float64).T
+    draws = DayDraws(len(days), seed=1)
+    own, other = columns_of(labelled, loss), columns_of(labelled, other_loss)
+    one = difference_interval(own.log_loss, other.log_loss, own, other, draws)
+    turned = difference_interval(other.log_loss, own.log_loss, other, own, draws)
+    assert (one.value, one.low, one.high) == pytest.approx(
+        (-turned.value, -ends(turned)[1], -ends(turned)[0]), abs=1e-8
+    )
+    assert ends(one)[0] <= ends(one)[1]
+    scaled = columns_of(labelled * unit, loss)
+    plain, weighed = (mean_interval(c.log_loss, c.labelled, draws) for c in (own, scaled))
+    assert (plain.value, *ends(plain)) == pytest.approx((weighed.value, *ends(weighed)), rel=1e-7)
+    assert loss.min() - 1e-8 <= ends(plain)[0] <= plain.value + 1e-8
+    assert plain.value - 1e-8 <= ends(plain)[1] <= loss.max() + 1e-8
+
+
+def ends(interval: Interval) -> tuple[float, float]:
+    assert interval.low is not None
+    assert interval.high is not None
+    return interval.low, interval.high
