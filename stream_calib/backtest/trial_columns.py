@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from stream_calib.backtest.tables import LabelColumns, ScoreColumns, Table, TimeColumn
-from stream_calib.backtest.warehouse_engine import Engine
+from stream_calib.backtest.warehouse_engine import Engine, Statement
 from stream_calib.config import Config
 from stream_calib.config_models import ScoreScale
 from stream_calib.config_values import duration_text
@@ -94,8 +94,8 @@ def _time(engine: Engine, table: Table, column: str, unit: TimeUnit | None) -> T
         return TimeColumn(column, "iso8601" if unit is None or field.kind in ("text", "cell") else unit)
     if unit is not None:
         return TimeColumn(column, unit)
-    _, rows = engine.rows(f"SELECT min({field.sql}) AS low, max({field.sql}) AS high FROM {table.sql}", table.source)
-    low, high = (None if value is None else float(value) for value in rows[0])
+    sql = f"SELECT CAST(min({field.sql}) AS DOUBLE) AS low, CAST(max({field.sql}) AS DOUBLE) AS high FROM {table.sql}"
+    ((low, high),) = engine.rows(Statement(sql, {"low": "double", "high": "double"}), table.source)
     fitting = [] if low is None or high is None else [u for u in _UNITS_MS if _fits(low, u) and _fits(high, u)]
     hint = f": as {fitting[0]} they are times of the years 2000 to 2099" if fitting else ""
     raise HistoryError(

@@ -132,7 +132,7 @@ def span_of(engine: Engine, table: Table, scores: ScoreColumns, labels: LabelCol
     query = Query(
         table, scores, score_fields(table, scores, key), None, labels, label_fields(table, labels, key, own=True), 1, 1
     )
-    _, rows = engine.rows(query.span(), table.source)
+    rows = engine.rows(query.span(), table.source)
     if rows[0][0] is None:
         raise HistoryError(_nothing_counts(engine, query, table.source))
     return int(rows[0][0]), int(rows[0][1])
@@ -145,11 +145,12 @@ def _nothing_counts(engine: Engine, query: Query, source: str) -> str:
 
 def _survey(engine: Engine, query: Query, source: str) -> _Survey:
     found, own = _Survey(), query.labels is None
-    names, rows = engine.rows(query.survey(), source)
+    statement = query.survey()
+    names = list(statement.columns)
     width = len(query.score_columns.groups) + (query.score_columns.keep_rate is not None)
     at = names.index("n")
     distinct: dict[tuple[Any, ...], None] = {}
-    for row in rows:
+    for row in engine.rows(statement, source):
         facts = dict(zip(names, row, strict=True))
         n = int(facts["n"])
         found.counts["rows"] += n
@@ -169,9 +170,9 @@ def _survey(engine: Engine, query: Query, source: str) -> _Survey:
     found.tuples = list(distinct)
     if own:
         return found
-    names, rows = engine.rows(query.survey_labels(), source)
-    for row in rows:
-        facts = dict(zip(names, row, strict=True))
+    statement = query.survey_labels()
+    for row in engine.rows(statement, source):
+        facts = dict(zip(statement.columns, row, strict=True))
         if facts["refusal"] is not None:
             found.counts[_rejected("labels", facts["refusal"])] += int(facts["n"])
         else:
@@ -233,8 +234,7 @@ def _put_units(engine: Engine, query: Query, source: str, *, exact: bool) -> Non
         digits = [format(number, f"0{BUCKET_DIGITS}x") for number in range(size)]
         engine.put(BUCKET_TABLE, {"unit": digits, "bucket": np.arange(size) * UNIT_BUCKETS // size})
         return
-    _, rows = engine.rows(query.units(), source)
-    units = [str(row[0]) for row in rows]
+    units = engine.texts(query.units(), source)
     engine.put(UNIT_TABLE, {"unit": units, "bucket": unit_buckets(fingerprints(units)).astype(np.int64)})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,19 +15,31 @@ from stream_calib.errors import HistoryError
 if TYPE_CHECKING:
     import duckdb
 
+ResultType: TypeAlias = Literal["text", "integer", "double"]
 Column: TypeAlias = NDArray[Any] | Sequence[str]
 
 
+class Statement(NamedTuple):
+    """A query in DuckDB's dialect, and the columns of its result."""
+
+    sql: str
+    columns: Mapping[str, ResultType]
+
+
 class Engine(ABC):
-    """Runs SQL of DuckDB's dialect over the tables of a warehouse. Raises HistoryError where it refuses."""
+    """Runs statements over the tables of a warehouse. Raises HistoryError where it refuses."""
 
     @abstractmethod
-    def rows(self, sql: str, source: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Names and rows of a small result. `source`: what is read, for errors."""
+    def rows(self, statement: Statement, source: str) -> list[tuple[Any, ...]]:
+        """Of a small result. `source`: what is read, for errors."""
 
     @abstractmethod
-    def columns(self, sql: str, source: str) -> dict[str, NDArray[np.int64]]:
-        """The columns of a large result of integers."""
+    def columns(self, statement: Statement, source: str) -> dict[str, NDArray[np.int64]]:
+        """Of a large result of integers."""
+
+    @abstractmethod
+    def texts(self, statement: Statement, source: str) -> list[str]:
+        """Of a large result of one column of text."""
 
     @abstractmethod
     def put(self, name: str, columns: Mapping[str, Column]) -> None:
@@ -40,15 +52,19 @@ class DuckDBEngine(Engine):
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
-    def rows(self, sql: str, source: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def rows(self, statement: Statement, source: str) -> list[tuple[Any, ...]]:
         with readable(source):
-            found = self._connection.execute(sql)
-            return [str(column[0]) for column in found.description], found.fetchall()
+            return self._connection.execute(statement.sql).fetchall()
 
-    def columns(self, sql: str, source: str) -> dict[str, NDArray[np.int64]]:
+    def columns(self, statement: Statement, source: str) -> dict[str, NDArray[np.int64]]:
         with readable(source):
-            found = self._connection.execute(sql).fetchnumpy()
-        return {name: np.asarray(column, dtype=np.int64) for name, column in found.items()}
+            found = self._connection.execute(statement.sql).fetchnumpy()
+        return {name: np.asarray(found[name], dtype=np.int64) for name in statement.columns}
+
+    def texts(self, statement: Statement, source: str) -> list[str]:
+        with readable(source):
+            (column,) = self._connection.execute(statement.sql).fetchnumpy().values()
+        return [str(text) for text in column]
 
     def put(self, name: str, columns: Mapping[str, Column]) -> None:
         with readable(name):

@@ -88,7 +88,7 @@ def score_fields(table: Table, columns: ScoreColumns, key: ModelKey) -> Selected
     checks += _time_checks(table, columns.time, "t")
     if columns.unit is not None:
         unit = _id(table, columns.unit)
-        fits = f"{_bytes(unit)} BETWEEN 1 AND {MAX_ID_BYTES}"
+        fits = f"length({unit}) BETWEEN 1 AND {MAX_ID_BYTES}"
         select.append(f"CASE WHEN {fits} THEN {unit} END AS u")
     if columns.keep_rate is not None:
         rate = _number(table, columns.keep_rate, "a keep rate")
@@ -164,10 +164,6 @@ def _absent(field: Field) -> str:
     )
 
 
-def _bytes(text: str) -> str:
-    return f"octet_length(encode({text}))"
-
-
 def _id(table: Table, path: str) -> str:
     field = table.field(path)
     if field.kind in _TEXTS:
@@ -184,7 +180,7 @@ def _id(table: Table, path: str) -> str:
 
 def _id_checks(table: Table, path: str) -> list[Check]:
     missing = "id_missing" if table.field(path).kind == "cell" else "id_invalid"
-    return [Check("id IS NOT NULL", missing), Check(f"{_bytes('id')} BETWEEN 1 AND {MAX_ID_BYTES}", "id_invalid")]
+    return [Check("id IS NOT NULL", missing), Check(f"length(id) BETWEEN 1 AND {MAX_ID_BYTES}", "id_invalid")]
 
 
 def _number(table: Table, path: str, what: str) -> str:
@@ -222,9 +218,9 @@ def _time(table: Table, time: TimeColumn, zone: str) -> str:
     path, unit = time
     field = table.field(path)
     if field.kind in ("timestamp", "date"):
-        return f"epoch_ms({_at_zone(f'CAST({field.sql} AS TIMESTAMP)', zone)})"
+        return _epoch_ms(_at_zone(f"CAST({field.sql} AS TIMESTAMP)", zone))
     if field.kind == "zoned":
-        return f"epoch_ms({field.sql})"
+        return _epoch_ms(field.sql)
     if field.kind in (*_TEXTS, "json") and unit == "iso8601":
         return _iso_time(_text(table, path, "a time"), zone)
     if unit == "iso8601":
@@ -241,16 +237,24 @@ def _time(table: Table, time: TimeColumn, zone: str) -> str:
     return f"CASE WHEN {number} IS NOT NULL AND NOT isnan({number}) THEN CAST(round({bounded}) AS BIGINT) // 1000 END"
 
 
+def _epoch_ms(timestamp: str) -> str:
+    """Cut to the millisecond; what has a zone is UTC as a timestamp without one, which is the zone of connections."""
+    return f"date_diff('millisecond', CAST('1970-01-01 00:00:00' AS TIMESTAMP), CAST({timestamp} AS TIMESTAMP))"
+
+
 def _at_zone(timestamp: str, zone: str) -> str:
     return timestamp if zone == "UTC" else f"timezone({text_literal(zone)}, {timestamp})"
 
 
 def _iso_time(text: str, zone: str) -> str:
     """The same texts as `iso8601_ms` reads, cut to the millisecond."""
-    cut = f"regexp_replace(replace({text}, ',', '.'), '([.][0-9]{{3}})[0-9]+', '\\1')"
-    naive = f"epoch_ms({_at_zone(f'TRY_CAST({cut} AS TIMESTAMP)', zone)})"
-    told = f"regexp_matches({text}, '([Zz]|:[0-9.,]+[+-][0-9:]+)$')"
-    time = naive if zone == "UTC" else f"CASE WHEN {told} THEN epoch_ms(TRY_CAST({cut} AS TIMESTAMP)) ELSE {naive} END"
+    cut = f"regexp_replace(replace(upper({text}), ',', '.'), '([.][0-9]{{3}})[0-9]+', '\\1')"
+    spelled = f"regexp_replace({cut}, '(:.*[+-][0-9]{{2}})([0-9]{{2}})$', '\\1:\\2')"
+    # Connections are in UTC, and so is a text without a zone, as that.
+    time = _epoch_ms(f"TRY_CAST({spelled} AS TIMESTAMPTZ)")
+    if zone != "UTC":
+        told = f"regexp_matches({text}, '([Zz]|:.*[+-][0-9:]+)$')"
+        time = f"CASE WHEN {told} THEN {time} ELSE {_epoch_ms(_at_zone(f'TRY_CAST({spelled} AS TIMESTAMP)', zone))} END"
     return f"CASE WHEN regexp_full_match({text}, '{_ISO}') THEN {time} END"
 
 

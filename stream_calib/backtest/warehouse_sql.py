@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from stream_calib.backtest.tables import LabelColumns, ScoreColumns, Table
 from stream_calib.backtest.warehouse_cells import REPEATED, CellKeys
+from stream_calib.backtest.warehouse_engine import ResultType, Statement
 from stream_calib.backtest.warehouse_fields import Selected
 from stream_calib.backtest.warehouse_grid import BIN_SQL, estimate_sql
 
@@ -42,54 +43,62 @@ class Query:
     def has_id(self) -> bool:
         return self.score_columns.id is not None
 
-    def span(self) -> str:
-        """First and last event time of the rows that count."""
-        return f"SELECT min(t) AS first, max(t) AS last FROM {self._scores()}"
+    def span(self) -> Statement:
+        """`first` and `last` event time of the rows that count."""
+        return Statement(f"SELECT min(t) AS first, max(t) AS last FROM {self._scores()}", _integers("first", "last"))
 
-    def survey(self) -> str:
-        """By reason of refusal (null: none) and attributes: rows, first and last event time, and, where labels are in
-        the same table, by `label_refusal` too, labels and the newest label time."""
-        names = [*self._attributes(), *(["k"] if self.score_columns.keep_rate is not None else [])]
-        own = self.labels is None
-        newest = (
-            "max(CASE WHEN code > 0 THEN lt END)"
-            if self.label_columns.time is not None
-            else "max(CASE WHEN code > 0 THEN t END)"
-        )
-        labels = f", sum(CASE WHEN code > 0 THEN 1 ELSE 0 END) AS labels, {newest} AS newest" if own else ""
-        refused = f", {self.label_fields.refusal} AS label_refusal" if own else ""
-        keys = ["refusal", *(["label_refusal"] if own else []), *names]
-        listed = "".join(f", {name}" for name in names)
-        return (
-            f"SELECT {self.score_fields.refusal} AS refusal{refused}{listed}, count(*) AS n, min(t) AS first,"
-            f" max(t) AS last{labels} FROM {self._raw_scores()} GROUP BY {', '.join(keys)}"
-        )
+    def survey(self) -> Statement:
+        """By reason of refusal (null: none) and attributes, in this order: rows `n`, `first` and `last` event time;
+        where labels are in the same table, behind `refusal` also by `label_refusal`, and at the end `labels` and the
+        `newest` label time."""
+        keys: dict[str, ResultType] = {"refusal": "text"}
+        select = [f"{self.score_fields.refusal} AS refusal"]
+        figures = ["count(*) AS n", "min(t) AS first", "max(t) AS last"]
+        types = _integers("n", "first", "last")
+        if self.labels is None:
+            keys["label_refusal"] = "text"
+            select.append(f"{self.label_fields.refusal} AS label_refusal")
+            time = "t" if self.label_columns.time is None else "lt"
+            figures.append("CAST(sum(CASE WHEN code > 0 THEN 1 ELSE 0 END) AS BIGINT) AS labels")
+            figures.append(f"max(CASE WHEN code > 0 THEN {time} END) AS newest")
+            types |= _integers("labels", "newest")
+        attributes: dict[str, ResultType] = dict.fromkeys(self._attributes(), "text")
+        if self.score_columns.keep_rate is not None:
+            attributes["k"] = "double"
+        listed = ", ".join([*select, *attributes, *figures])
+        by = ", ".join([*keys, *attributes])
+        return Statement(f"SELECT {listed} FROM {self._raw_scores()} GROUP BY {by}", keys | attributes | types)
 
-    def survey_labels(self) -> str:
-        """Of a table of labels: by reason of refusal, rows and the newest label time."""
-        assert self.labels is not None
-        return (
+    def survey_labels(self) -> Statement:
+        """Of a table of labels: by reason of refusal, rows `n` and the `newest` label time."""
+        types: dict[str, ResultType] = {"refusal": "text"}
+        return Statement(
             f"SELECT {self.label_fields.refusal} AS refusal, count(*) AS n, max(lt) AS newest"
-            f" FROM {self._raw_labels()} GROUP BY refusal"
+            f" FROM {self._raw_labels()} GROUP BY refusal",
+            types | _integers("n", "newest"),
         )
 
-    def units(self) -> str:
+    def units(self) -> Statement:
         """The distinct units."""
-        return f"SELECT DISTINCT {self._unit()} AS unit FROM {self._scores()}"
+        return Statement(f"SELECT DISTINCT {self._unit()} AS unit FROM {self._scores()}", {"unit": "text"})
 
-    def cells(self, keys: CellKeys, *, exact: bool) -> str:
-        """`key` and `n`."""
+    def cells(self, keys: CellKeys, *, exact: bool) -> Statement:
+        """`key` (see `CellKeys`) and `n` winners."""
         parts = [f"SELECT {keys.sql('state')} AS key FROM once"]
         if self.has_id:
             parts.append(f"SELECT {keys.sql(f'state + {REPEATED}')} AS key FROM repeatedly")
         body = " UNION ALL ".join(parts)
-        return f"WITH {self._with(exact=exact)} SELECT key, count(*) AS n FROM ({body}) AS counted GROUP BY key"
+        return Statement(
+            f"WITH {self._with(exact=exact)} SELECT key, count(*) AS n FROM ({body}) AS counted GROUP BY key",
+            _integers("key", "n"),
+        )
 
-    def matched(self, *, exact: bool) -> str:
-        """Labels of ids that are there several times that join a winner."""
-        return (
+    def matched(self, *, exact: bool) -> Statement:
+        """`n` labels of ids that are there several times that join a winner."""
+        return Statement(
             f"WITH {self._with(exact=exact)} SELECT count(*) AS n FROM versions AS v WHERE EXISTS"
-            f" (SELECT 1 FROM firsts AS f WHERE f.id = v.id AND {self._joins('f', 'v')})"
+            f" (SELECT 1 FROM firsts AS f WHERE f.id = v.id AND {self._joins('f', 'v')})",
+            _integers("n"),
         )
 
     def _with(self, *, exact: bool) -> str:
@@ -203,3 +212,7 @@ class Query:
     def _raw_labels(self) -> str:
         assert self.labels is not None
         return f"(SELECT {self.label_fields.select} FROM {self.labels.sql} AS source) AS raw"
+
+
+def _integers(*names: str) -> dict[str, ResultType]:
+    return dict.fromkeys(names, "integer")
