@@ -6,11 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+import numpy as np
+
 from stream_calib.backtest.shared_fits_panes import SharedPanes
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
+from stream_calib.drift.cell_history import pane_measures
 from stream_calib.drift.outcome_step import PaneOutcomes
 from stream_calib.drift.psi import PsiReference
+from stream_calib.drift.residual import ResidualSums
 from stream_calib.errors import FitError
 from stream_calib.refit.candidate import Candidate, make_candidate
 from stream_calib.refit.decayed_counts import FitCells
@@ -35,6 +39,8 @@ from stream_calib.windows.cells import MaturedCells
 MapKey: TypeAlias = tuple[int, float]
 """Last pane that the structure was made from, and level: of the same fits, a map is known by these."""
 _Shown: TypeAlias = tuple[PaneOutcomes | None, PaneOutcomes | None]
+_LET_GO = ResidualSums(np.empty(0, np.intp), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+"""In place of sums of which evidence and measures were made: they would be most of what is kept."""
 _PANES_SHOWN = 40_000
 """Panes of which is kept what the detectors of a map were shown, some 20 kB each."""
 
@@ -142,11 +148,15 @@ class SharedWatch:
         return watches[self._key]
 
     def _own(self, shown: PaneOutcomes | None) -> PaneOutcomes | None:
-        return None if shown is None else PaneOutcomes(self.version, shown.watched, shown.sums, shown.known_evidence)
+        return None if shown is None else replace(shown, version=self.version)
 
 
 def _with_evidence(shown: PaneOutcomes | None) -> PaneOutcomes | None:
-    return None if shown is None else replace(shown, known_evidence=shown.evidence)
+    """With what every policy would make of it."""
+    if shown is None:
+        return None
+    measures = pane_measures(shown.watched, shown.sums)
+    return replace(shown, sums=_LET_GO, known_evidence=shown.evidence, known_measures=measures)
 
 
 def _none() -> FitCells:

@@ -49,6 +49,8 @@ def cell_alarms(
     after, alarms = advance(detectors, watched, evidence, budget_panes)
     alarmed = [AlarmedCell(alarm, history.of(alarm.cell, alarm.shift, watched)) for alarm in alarms]
     found = [Alarmed(a.alarm.name, a.view.since_pane, int(a.view.own.labelled[0])) for a in alarmed]
-    open_after, news = moved(open_cells, found, version, watched.names, evidence.labelled, log_mean(after.rows))
+    open_after, news = OpenCells(), set[str]()
+    if found or open_cells.cells:
+        open_after, news = moved(open_cells, found, version, watched.names, evidence.labelled, log_mean(after.rows))
     told = sorted((a for a in alarmed if a.alarm.name in news), key=lambda a: (-a.alarm.log_evidence, a.alarm.name))
     return CellAlarms(after, open_after, frozenset(alarm.name for alarm in alarms), told[:MOST_SHOWN])

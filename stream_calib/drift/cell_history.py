@@ -115,31 +115,38 @@ def advance_history(
     evidence: PaneEvidence,
     pane: int,
     restarted: Collection[str] = (),
+    measures: NDArray[np.int64] | None = None,
 ) -> CellHistory:
     """The history after a pane with these sums and what they say. Cells of the names `restarted` begin anew with it.
+    `measures`: `pane_measures` of the sums, where somebody has made them already.
 
     EVERYTHING is among the watched cells.
     """
     names = tuple(watched.names)
     everything = names.index(EVERYTHING)
-    own = _measures(watched, sums)
+    own = pane_measures(watched, sums) if measures is None else measures
     tracks, total, origins = _carried(history, names)
     for name in restarted:
         if name in names:
             tracks[names.index(name), :, _W] = 0
-    fresh = (tracks[:, :, _W] == 0) & (own[:, 0] > 0)[:, None]
-    tracks[fresh] = 0
-    tracks[fresh, _SINCE] = pane
-    tracks[:, :, _BEFORE] = np.where(fresh[:, :, None], total[everything], tracks[:, :, _BEFORE])
-    tracks[:, :, _OWN] += own[:, None, :]
-    steps = np.floor(evidence.log_ratio[:, _COLUMN] * _W_ONE).astype(np.int64)
-    tracks[:, :, _W] = np.maximum(tracks[:, :, _W] + steps, 0)
-    origins = np.where(fresh[everything][:, None, None], total, origins)
+    # A cell of which nothing came stays as it is.
+    active = np.flatnonzero(own[:, 0] > 0)
+    moved = tracks[active]
+    fresh = moved[:, :, _W] == 0
+    moved[fresh] = 0
+    moved[fresh, _SINCE] = pane
+    moved[:, :, _BEFORE] = np.where(fresh[:, :, None], total[everything], moved[:, :, _BEFORE])
+    moved[:, :, _OWN] += own[active, None, :]
+    steps = np.floor(evidence.log_ratio[active[:, None], _COLUMN] * _W_ONE).astype(np.int64)
+    moved[:, :, _W] = np.maximum(moved[:, :, _W] + steps, 0)
+    fresh_everything = (tracks[everything, :, _W] == 0) & (own[everything, 0] > 0)
+    origins = np.where(fresh_everything[:, None, None], total, origins)
+    tracks[active] = moved
     return CellHistory(names, tracks, total + own, origins)
 
 
-def _measures(watched: WatchedCells, sums: ResidualSums) -> NDArray[np.int64]:
-    """(C, 4) of one pane."""
+def pane_measures(watched: WatchedCells, sums: ResidualSums) -> NDArray[np.int64]:
+    """(C, 4) of one pane: events, positives, sums of p and of p (1 - p) in fixed point."""
     probability = sums.labelled * sums.served
     columns = (
         sums.labelled,
@@ -147,16 +154,18 @@ def _measures(watched: WatchedCells, sums: ResidualSums) -> NDArray[np.int64]:
         np.rint(probability * _P_ONE).astype(np.int64),
         np.rint(probability * (1.0 - sums.served) * _P_ONE).astype(np.int64),
     )
-    own = _nothing(len(watched.names))
-    for i, column in enumerate(columns):
-        np.add.at(own[:, i], sums.cell, column)
-    return own
+    own = np.zeros((_MEASURES, len(watched.names)), dtype=np.int64)
+    for total, column in zip(own, columns, strict=True):
+        np.add.at(total, sums.cell, column)
+    return np.ascontiguousarray(own.T)
 
 
 def _carried(
     history: CellHistory, names: tuple[str, ...]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Copies of tracks, totals and origins for these cells; those of a new one are 0."""
+    if history.names == names:
+        return history.tracks.copy(), history.total, history.origins
     place = {name: i for i, name in enumerate(history.names)}
     found = np.array([place.get(name, -1) for name in names], dtype=np.intp)
     known, old = np.flatnonzero(found >= 0), found[found >= 0]

@@ -69,7 +69,7 @@ def selection_step(
         return state, None
     watched = scores.watched
     evidence = scores.evidence
-    history = advance_history(state.history, watched, scores.sums, evidence, pane, state.alarmed)
+    history = advance_history(state.history, watched, scores.sums, evidence, pane, state.alarmed, scores.known_measures)
     found = cell_alarms(state.detectors, state.open_cells, watched, scores.version, evidence, history, budget_panes)
     open_cells = found.open_cells
     after = SelectionState(found.detectors, history, open_cells, found.alarmed)

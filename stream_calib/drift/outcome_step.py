@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stream_calib.drift.alert_changes import AlertChange
 from stream_calib.drift.cell_alarms import AlarmedCell, CellAlarms, cell_alarms
 from stream_calib.drift.cell_history import EVERYTHING, CellHistory, advance_history
@@ -28,7 +31,8 @@ class PaneOutcomes:
     watched: WatchedCells
     sums: ResidualSums
     known_evidence: PaneEvidence | None = None
-    """`pane_evidence` of these, where somebody has made it already."""
+    """`pane_evidence` of these, where somebody has made it already; likewise `pane_measures`:"""
+    known_measures: NDArray[np.int64] | None = None
 
     @property
     def evidence(self) -> PaneEvidence:
@@ -98,7 +102,8 @@ def outcome_step(
     evidence = outcomes.evidence
     # What a refit has mended must show under what it published: evidence of before says nothing of that.
     restarted = {cell.name for cell in state.open_refit.cells if not cell.changed and cell.version != version}
-    history = advance_history(state.history, watched, outcomes.sums, evidence, pane, restarted | state.paged)
+    restarted |= state.paged
+    history = advance_history(state.history, watched, outcomes.sums, evidence, pane, restarted, outcomes.known_measures)
     refit, page = (
         cell_alarms(detectors, open_cells, watched, version, evidence, history, panes)
         for detectors, open_cells, panes in (

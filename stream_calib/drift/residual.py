@@ -155,17 +155,23 @@ def advance(
     cells = len(watched.names)
     if evidence.log_ratio.shape != (cells, len(SHIFTS)) or evidence.labelled.shape != (cells,):
         raise ValueError(f"evidence has the shape {evidence.log_ratio.shape}, there are {cells} watched cells")
-    with np.errstate(divide="ignore"):
-        log_n = np.log(evidence.labelled.astype(np.float64))
-    log_m = np.logaddexp(state.carried_to(watched.names), log_n[:, None]) + evidence.log_ratio
-    above = log_mean(log_m) - log_threshold(watched, budget_panes)
-    # A cell of which nothing came has nothing to say, though a new snapshot's threshold be below its M.
-    alarming = np.flatnonzero((above >= 0) & (evidence.labelled > 0))
+    log_m = state.carried_to(watched.names)
+    # A cell of which nothing came stays as it is and says nothing, though a new snapshot's threshold be below its M.
+    active = np.flatnonzero(evidence.labelled > 0)
+    log_n = np.log(evidence.labelled[active].astype(np.float64))
+    moved = np.logaddexp(log_m[active], log_n[:, None]) + evidence.log_ratio[active]
+    threshold = log_threshold(watched, budget_panes)
+    # The mean is at most the largest.
+    near = np.flatnonzero(moved.max(axis=1, initial=-np.inf) >= threshold)
+    above = log_mean(moved[near]) - threshold
+    alarming = near[above >= 0]
     alarms = tuple(
-        ResidualAlarm(i, watched.names[i], float(above[i]), SHIFTS[int(log_m[i].argmax())]) for i in alarming.tolist()
+        ResidualAlarm(int(active[i]), watched.names[active[i]], float(by), SHIFTS[int(moved[i].argmax())])
+        for i, by in zip(alarming.tolist(), above[above >= 0].tolist(), strict=True)
     )
-    log_m[alarming] = -np.inf
-    return ResidualState(tuple(watched.names), round_down(log_m)), alarms
+    moved[alarming] = -np.inf
+    log_m[active] = round_down(moved)
+    return ResidualState(tuple(watched.names), log_m), alarms
 
 
 def log_threshold(watched: WatchedCells, budget_panes: float) -> float:

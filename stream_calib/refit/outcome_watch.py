@@ -135,7 +135,7 @@ def _detectors(document: WatchedDocument | None, attributes: Sequence[str], per_
         names += indexed[1]
         family_of += [number] * len(family.cells)
     watched = WatchedCells(
-        _unique(names),
+        tuple(_unique(names)),
         np.array(family_of, dtype=np.intp),
         np.array([cell.epsilon for cell in cells]),
         np.array([family.phi for family in document.families]),
