@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stream_calib.backtest.document import PolicyFigures
+from stream_calib.backtest.document import Interval
 from stream_calib.backtest.report_choice import Chosen, side
 from stream_calib.backtest.report_tables import interval_text
 from stream_calib.pages.svg import Drawing, Scale, element, signed
@@ -16,13 +16,13 @@ _WIDTH, _ROW, _TOP, _LONGEST_NAME, _LETTER = 860.0, 22.0, 22.0, 44, 7.8
 
 def difference_chart(shown: Chosen) -> Drawing:
     """The MOST_DRAWN policies of least log-loss beside the current one; left of 0 is better."""
-    rows = [figures for figures in shown.document.table if figures.log_loss_difference is not None]
-    rows = sorted(rows, key=lambda figures: figures.log_loss.value)[:MOST_DRAWN]
-    names = _distinct_names([row.policy for row in rows])
+    table = sorted(shown.document.table, key=lambda figures: figures.log_loss.value)
+    rows = [(f.policy, f.log_loss_difference) for f in table if f.log_loss_difference is not None][:MOST_DRAWN]
+    names = _distinct_names([policy for policy, _ in rows])
     longest = max((len(name) for name in names), default=0)
     left = max(120.0, longest * _LETTER + 24)
     bottom = _TOP + _ROW * len(rows) + 4
-    reach = max((abs(end) for row in rows for end in _ends(row)), default=0.0) * 1.06 or 1e-6
+    reach = max((abs(end) for _, difference in rows for end in _ends(difference)), default=0.0) * 1.06 or 1e-6
     x = Scale(-reach, reach, left, _WIDTH - 16)
     out = []
     for tick in x.ticks(5):
@@ -31,8 +31,8 @@ def difference_chart(shown: Chosen) -> Drawing:
         out.append(element("text", "tick middle", x=x(tick), y=bottom + 18, text=signed(tick)))
     out.append(element("text", "axis-name end", x=x(0) - 8, y=12, text="\N{LEFTWARDS ARROW} better than the current"))
     out.append(element("text", "axis-name", x=x(0) + 8, y=12, text="worse \N{RIGHTWARDS ARROW}"))
-    for line, (row, name) in enumerate(zip(rows, names, strict=True)):
-        out += _row(row, name, x, _TOP + _ROW * (line + 0.5) + 2)
+    for line, ((policy, difference), name) in enumerate(zip(rows, names, strict=True)):
+        out += _row(policy, name, difference, x, _TOP + _ROW * (line + 0.5) + 2)
     label = "Difference of each policy's log-loss with the current policy's; the table below says the same"
     return Drawing(_WIDTH, bottom + 24, label, out)
 
@@ -54,19 +54,14 @@ def _distinct_names(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _ends(row: PolicyFigures) -> tuple[float, ...]:
-    difference = row.log_loss_difference
-    if difference is None:
-        return ()
-    return tuple(end for end in (difference.value, difference.low, difference.high) if end is not None)
+def _ends(difference: Interval) -> list[float]:
+    return [end for end in (difference.value, difference.low, difference.high) if end is not None]
 
 
-def _row(row: PolicyFigures, name: str, x: Scale, centre: float) -> list[str]:
-    difference = row.log_loss_difference
-    assert difference is not None
+def _row(policy: str, name: str, difference: Interval, x: Scale, centre: float) -> list[str]:
     seen = side(difference)
     interval = interval_text(difference, 5, signed=True)
-    said = f"{row.policy}: {signed_text(difference.value, 5)}" + (f" (95 %: {interval})" if interval else "")
+    said = f"{policy}: {signed_text(difference.value, 5)}" + (f" (95 %: {interval})" if interval else "")
     out = [element("text", "tick end group-name", x=x.start - 10, y=centre + 4, text=name)]
     if difference.low is not None and difference.high is not None:
         low, high = x(difference.low), x(difference.high)
