@@ -17,6 +17,7 @@ from tests.integration.expectation import (
 from tests.integration.findings import Findings, find
 from tests.integration.harness import Deployment, Overrides, deployment
 from tests.integration.stream import EventDay, last_pane, otherwise
+from workers.backtest_verify import verify_live
 
 pytestmark = pytest.mark.services
 
@@ -48,11 +49,15 @@ def test_everything_twice_with_other_partitions_and_order(
             # A position is committed when its batch has come twice.
             deployed.until(lambda t=topic: not deployed.lag("monitor", t), "the last batch to come again")  # type: ignore[misc]  # mypy cannot infer lambdas with defaults
         found = find(deployed)
+        again = verify_live(deployed.log, deployed.config, deployed.state.model_key, deployed.state.store)
         _check_delivered_twice(deployed)
     check_one_output_each(found)
     expected = check_cells_and_classes(found, deployed.config)
     check_blocks_name_their_snapshot(found)
     assert decided_alike(found, month_run[0], days)
+    # A backtest of the topics, which reads everything once, and decides up to the request that nobody answers.
+    assert again.differences == []
+    assert (again.matured, again.entries) == (max(found.matured), len(found.decisions))
     assert expected.totals["scores_duplicate"] > expected.totals["winners"]
 
 

@@ -23,6 +23,7 @@ from tests.integration.expectation import (
 from tests.integration.findings import Findings, find, outputs
 from tests.integration.harness import Deployment, Overrides, deployment
 from tests.integration.stream import EventDay, as_written, last_pane
+from workers.backtest_verify import verify_live
 
 pytestmark = pytest.mark.services
 
@@ -56,6 +57,10 @@ def test_swaps_while_scores_flow(month: list[EventDay], tmp_path: Path) -> None:
             "the last pane to be decided",
         )
         found = find(deployed)
+        again = verify_live(deployed.log, deployed.config, deployed.state.model_key, deployed.state.store)
+    # A backtest of the topics beside the decision log: what people did happens at its panes, and everything else again.
+    assert again.differences == []
+    assert (again.decided, again.entries) == (last_pane(days), len(found.decisions))
     check_one_output_each(found)
     check_cells_and_classes(found, deployed.config)
     check_blocks_name_their_snapshot(found)
