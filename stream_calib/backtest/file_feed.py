@@ -180,7 +180,7 @@ class FileFeed(Feed):
 
     def _batch(self, one: FileInput, rows: NDArray[np.void], *, is_last: bool) -> FeedBatch:
         own = np.flatnonzero(rows["own"])
-        kept = rows if len(own) == len(rows) else rows[own]
+        kept = rows if len(own) == len(rows) else rows.take(own)
         time_ms, fingerprint = kept["time_ms"].copy(), kept["fingerprint"].copy()
         if one.key == self._label_key:
             labels = LabelRows(fingerprint, time_ms, kept["code"].copy())

@@ -106,4 +106,9 @@ def _sorted(rows: NDArray[np.void]) -> NDArray[np.void]:
     times = np.ascontiguousarray(rows["time_ms"])
     if (times[1:] >= times[:-1]).all():
         return rows
-    return rows[np.argsort(times, kind="stable")]
+    # Time and place in one number: a century of milliseconds has 42 bits. Sorting these is several times as fast as
+    # a stable sort of the times, and `take` as indexing rows of several fields.
+    bits = len(rows).bit_length()
+    keys = (times - times.min() << bits) | np.arange(len(rows))
+    keys.sort()
+    return rows.take(keys & ((1 << bits) - 1))

@@ -98,7 +98,7 @@ class ScoreReader:
         rows["unit_bucket"] = unit_buckets(self._units(event, columns, fingerprint))
         rows["own"] = own
         self.not_sampled += int(np.count_nonzero(own & ~counted))
-        return Read(rows if counted.all() else rows[counted], rejects_of(failures))
+        return Read(rows if counted.all() else rows.take(np.flatnonzero(counted)), rejects_of(failures))
 
     def _model_scores(self, n: int, columns: Columns) -> ModelScores:
         shape = (n, len(self._models))
