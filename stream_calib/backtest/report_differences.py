@@ -33,7 +33,7 @@ def difference_chart(shown: Chosen) -> Drawing:
     out.append(element("text", "axis-name", x=x(0) + 8, y=12, text="worse \N{RIGHTWARDS ARROW}"))
     for line, ((policy, difference), name) in enumerate(zip(rows, names, strict=True)):
         out += _row(policy, name, difference, x, _TOP + _ROW * (line + 0.5) + 2)
-    label = "Difference of each policy's log-loss with the current policy's; the table below says the same"
+    label = "Difference of each policy's log-loss with the current policy's, with intervals"
     return Drawing(_WIDTH, bottom + 24, label, out)
 
 

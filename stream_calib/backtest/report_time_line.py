@@ -78,7 +78,7 @@ def time_line(current: PolicyOutcome, best: PolicyOutcome | None, pane_ms: int) 
         at = x(evaluated)
         out.append(element("line", "evaluated", x1=at, x2=at, y1=24, y2=bottom))
         out.append(element("text", "axis-name", x=at + 5, y=224, text="figures count from here"))
-    label = "Log-loss, what calibration saved, PSI, swaps and alarms over time; the table below says the same by month"
+    label = "Log-loss, what calibration saved, PSI, swaps and alarms over time"
     return Drawing(_WIDTH, bottom + 26, label, out)
 
 
