@@ -83,7 +83,7 @@ def group_figures(
     for rule in (EVERYTHING, *rules):
         family = make_family(rule, columns.values)
         group = family.group_of[columns.signature[chosen]]
-        inside, size = group >= 0, len(family.keys)
+        inside, size, names = group >= 0, len(family.keys), family.names
         group = group[inside]
         of_raw, of_served = (
             np.stack([np.bincount(group, term[inside], size) for term in terms], axis=1) for terms in own
@@ -95,14 +95,14 @@ def group_figures(
         for i in np.flatnonzero(of_served[:, 0] > 0).tolist():
             figures = GroupFigures(
                 family="all" if rule == EVERYTHING else rule.name.replace(" & ", " x "),
-                group=family.names[i],
+                group=names[i],
                 raw=Sums(*of_raw[i].tolist()),
                 served=Sums(*of_served[i].tolist()),
                 months={
                     months[m]: (cell[0], cell[1], cell[2]) for m, cell in enumerate(by_month[i].tolist()) if cell[0] > 0
                 },
             )
-            found.append((-float(of_served[i, 0]), family.names[i], figures))
+            found.append((-float(of_served[i, 0]), names[i], figures))
     everybody, others = found[:1], sorted(found[1:], key=lambda one: one[:2])
     return [figures for _, _, figures in (*everybody, *others[: MOST_GROUPS - 1])]
 

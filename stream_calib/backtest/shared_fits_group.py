@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from stream_calib.backtest.shared_fits_panes import SharedPanes
+from stream_calib.backtest.shared_fits_psi import PsiSeen
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
 from stream_calib.drift.cell_history import pane_measures
@@ -85,6 +86,7 @@ class FitGroup:
     judgements: dict[tuple[object, ...], Judgement] = field(default_factory=dict)
     roles: dict[tuple[int, int], tuple[RoleRows, ...]] = field(default_factory=dict)
     psi_references: dict[int, PsiReference] = field(default_factory=dict)
+    psi: PsiSeen = field(default_factory=PsiSeen)
     watches: dict[MapKey, OutcomeWatch] = field(default_factory=dict)
     shown: dict[tuple[MapKey, int], _Shown] = field(default_factory=dict)
 

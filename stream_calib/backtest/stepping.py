@@ -14,6 +14,7 @@ from stream_calib.backtest.remembering_store import RememberingStore
 from stream_calib.backtest.shared_fits import SharedFits
 from stream_calib.backtest.shared_fits_group import SharedSource
 from stream_calib.backtest.shared_fits_panes import SharedPanes
+from stream_calib.backtest.shared_fits_psi import SharedPsiWindow
 from stream_calib.config import Config
 from stream_calib.drift.psi_alert import PsiFacts
 from stream_calib.errors import HistoryError
@@ -85,6 +86,7 @@ class Stepper:
                 lambda version: group.reference_of(load(version)),
                 load,
                 watch_of=lambda version: group.watch_of(load(version)),
+                window=SharedPsiWindow(self._panes, config, group.psi),
                 encodes_state=False,
             )
         self.reader = LogReader(self.state)

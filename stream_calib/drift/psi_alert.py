@@ -6,6 +6,7 @@ mature: `covariate shift` where outcomes are still what is served.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,8 @@ class PsiFacts:
     reference: PsiReference
     counts: NDArray[np.int64]
     newest_rows: int
+    looked: Callable[[PsiReference, NDArray[np.int64], float, float], PsiLook] = look
+    """`psi.look`, or what remembers what it said."""
 
 
 def psi_step(
@@ -48,7 +51,7 @@ def psi_step(
     reference = facts.reference
     budget_rows = reference.rows_per_pane * budget_panes * len(reference.names)
     tail = facts.newest_rows / budget_rows if budget_rows else 0.0
-    result = look(reference, facts.counts, threshold, tail)
+    result = facts.looked(reference, facts.counts, threshold, tail)
     was_open = np.array([name in state.open for name in reference.names], dtype=bool)
     is_open = np.where(was_open, ~result.calm, result.alarm)
     if not is_open.any():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.drift.psi import PsiReference
+from stream_calib.drift.psi import PsiLook, PsiReference, look
 
 _MOST_CACHED = 200_000
 """Signatures whose values and groups are kept in memory; beyond this they are asked for again."""
@@ -33,6 +33,8 @@ class PsiWindow:
     ) -> None:
         """`weight_of`: what a score of a signature counts for, at least 1; None: 1 always."""
         self.panes = panes
+        self.looked: Callable[[PsiReference, NDArray[np.int64], float, float], PsiLook] = look
+        """How its counts are looked at."""
         self._weight_of = weight_of
         self._attributes = tuple(attributes)
         self._signatures = signatures

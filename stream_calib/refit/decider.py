@@ -41,6 +41,12 @@ class Decision:
     """New value of the field `open_request`: the request's id, or empty."""
 
 
+def psi_window(config: Config, signatures: Signatures) -> PsiWindow:
+    """As configured."""
+    panes = panes_of(config.drift.psi_window_ms, config.windows.pane_ms)
+    return PsiWindow(panes, list(config.scores.attributes), signatures, RowWeights.of(config).of_score)
+
+
 class PaneWatch(Protocol):
     """As OutcomeWatch."""
 
@@ -66,11 +72,13 @@ class Decider:
         snapshot_of: Callable[[str], ResolvedSnapshot],
         *,
         watch_of: Callable[[str], PaneWatch] | None = None,
+        window: PsiWindow | None = None,
         encodes_state: bool = True,
     ) -> None:
         """`signatures` as `StateStore.signatures`; `reference_of` gives the PSI reference of a snapshot version, the
         same object for the same reference (`SnapshotStore.reference`), `snapshot_of` the snapshot
         (`SnapshotStore.load`). `watch_of` gives what a version's detectors are shown; None: an OutcomeWatch of it.
+        `window`: None for one of its own.
         `encodes_state` False, for those who go on with this very object: the state that is carried is encoded when it
         is asked for by `detector`, and the field names its pane only."""
         self._key, self._generation, self._first_pane = key, generation, first_pane
@@ -79,12 +87,7 @@ class Decider:
         self._config = step_config(config)
         self._config_hash = config_hash(config)
         self._weights, self._signatures = RowWeights.of(config), signatures
-        self._window = PsiWindow(
-            panes_of(config.drift.psi_window_ms, self._pane_ms),
-            list(config.scores.attributes),
-            signatures,
-            self._weights.of_score,
-        )
+        self._window = psi_window(config, signatures) if window is None else window
         self._capped = CappedWinners(Vocabulary.of(config), signatures)
         self._reference_of, self._snapshot_of = reference_of, snapshot_of
         self._watch: PaneWatch | None = None
@@ -135,7 +138,7 @@ class Decider:
         self.psi_facts = None
         if reference is not None and counts is not None:
             newest = pane + self.horizon_panes
-            self.psi_facts = PsiFacts(newest, reference, counts, self._window.newest_rows)
+            self.psi_facts = PsiFacts(newest, reference, counts, self._window.newest_rows, self._window.looked)
         facts = PaneFacts(
             pane=pane,
             counts=PaneCounts(
@@ -219,4 +222,3 @@ class Decider:
         if detector == known:
             return state
         return DetectorState() if detector is None else DetectorState.from_json(json.loads(detector))
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
@@ -29,6 +30,14 @@ class ExtendedDocument(Document):
 
     @model_serializer(mode="wrap")
     def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = type(self).model_fields
-        unused = {name for name in self.later if getattr(self, name) == fields[name].default}
-        return {name: value for name, value in dump(self).items() if name not in unused}
+        document: dict[str, Any] = dump(self)
+        for name, default in _later_defaults(type(self)).items():
+            if getattr(self, name) == default:
+                document.pop(name, None)
+        return document
+
+
+@cache
+def _later_defaults(kind: type[ExtendedDocument]) -> dict[str, Any]:
+    """Of the fields that were added. Asked for once a kind: a snapshot has thousands of such parts."""
+    return {name: kind.model_fields[name].default for name in kind.later}
