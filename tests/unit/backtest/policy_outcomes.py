@@ -82,8 +82,14 @@ def outcome(
 def alarm(kind: str, day: int, state: str = "open") -> AlarmFigures:
     """On a day counted from FIRST_DAY."""
     pane = (FIRST_DAY + day) * PANES_A_DAY
-    made = {"id": f"{kind} {day} {state}", "kind": kind, "pane": pane, "since_ms": pane * PANE_MS, "what": "it is off"}
-    return AlarmFigures(state="open" if state == "open" else "close", **made)
+    return AlarmFigures(
+        id=f"{kind} {day} {state}",
+        kind=kind,
+        state="open" if state == "open" else "close",
+        pane=pane,
+        since_ms=pane * PANE_MS,
+        what="it is off",
+    )
 
 
 def refit(day: int, result: str = "published") -> RefitFigures:
