@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from stream_calib.backtest.dumped_state import state_of_dump
+from stream_calib.backtest.history import CellHistory
+from stream_calib.windows.cells import EMPTY_SCORED
+from stream_calib.windows.pane_record import PaneNames
+from stream_calib.windows.state_store import Commit
 from tests.integration.expectation import check_cells_and_classes, check_one_output_each
 from tests.integration.findings import find
 from tests.integration.harness import deployment
@@ -30,6 +35,11 @@ def test_what_was_exported_goes_on_in_an_empty_server(month: list[EventDay], tmp
         before = deployed.fields()
         done = deployed.command("state", "export", str(tmp_path / "backup.scs"))
         assert done.returncode == 0, done.stderr
+        key, pane_ms = deployed.state.model_key, deployed.config.windows.pane_ms
+        exported, generation = state_of_dump(tmp_path / "backup.scs", key)
+        histories = [
+            CellHistory.of_state(store, key, generation, pane_ms, "", {}) for store in (exported, deployed.state.store)
+        ]
         with redis.Redis.from_url(deployed.state_server.url) as client:
             client.flushall()
         done = deployed.command("state", "import", str(tmp_path / "backup.scs"))
@@ -44,9 +54,19 @@ def test_what_was_exported_goes_on_in_an_empty_server(month: list[EventDay], tmp
         deployed.until_served()
         deployed.until(lambda: deployed.cursor("decided") == last_pane(days), "the last pane to be decided")
         found = find(deployed)
+        verified = deployed.command("backtest", "--topics", "--verify")
+        pane = last_pane(days) - 3
+        deployed.state.store.commit(Commit(blobs={PaneNames.of(pane).scored: EMPTY_SCORED.pack()}))
+        damaged = deployed.command("backtest", "--topics", "--verify")
     assert busy.returncode == 1
     assert "stop the roles monitor, refit, alert" in busy.stderr
     assert deployed.state.number == 1
     assert after == before
+    assert histories[0] == histories[1]
+    assert len(histories[0].panes) > 24
+    assert verified.returncode == 0, verified.stderr + verified.stdout
+    assert "the replay is the live run, to the byte" in verified.stdout
+    assert damaged.returncode == 3, damaged.stderr
+    assert f"differs: scored of pane {pane}: " in damaged.stdout
     check_one_output_each(found)
     check_cells_and_classes(found, deployed.config)
