@@ -103,6 +103,7 @@ def backtest(
         list[str] | None,
         typer.Option(
             "--from",
+            metavar="TIME|OFFSET",
             help="Topics: a time of the log's timestamps (2024-05-01T00:00Z), or an offset of a topic (labels:1200), or"
             " of a partition (blocks:3:1200). Repeatable.",
             rich_help_panel=_SOURCE,
@@ -110,7 +111,12 @@ def backtest(
     ] = None,
     until: Annotated[
         list[str] | None,
-        typer.Option("--until", help="Topics: likewise; it is not replayed itself.", rich_help_panel=_SOURCE),
+        typer.Option(
+            "--until",
+            metavar="TIME|OFFSET",
+            help="Topics: likewise; it is not replayed itself.",
+            rich_help_panel=_SOURCE,
+        ),
     ] = None,
     allow_gaps: Annotated[
         bool,
@@ -147,6 +153,7 @@ def backtest(
         list[Path] | None,
         typer.Option(
             "--policy",
+            metavar="FILE",
             help="TOML in the shape of the configuration file, with what differs. Repeatable.",
             rich_help_panel=_TRIED,
         ),
