@@ -7,7 +7,8 @@
 Three runs through a Kafka, a Redis and the four roles as processes of their own, in lock-step: the source writes a day
 (an hour where the level is refitted hourly), then waits until all that it made decidable is decided, settled and
 served. Prequential: a flight is served by what was current before it; labels are used from 24 hours after their score
-on. Figures are over the flights from day 14 on. Before the first snapshot the raw score is served.
+on. Figures are over the flights from day 14 on. Before the first snapshot the raw score is served. At the end of a run
+a backtest of its topics is compared with its state.
 
 * defaults: the configuration of examples/flights (carrier, origin, dest, carrier x origin; refitted daily, gated);
 * hourly: the same, the level refitted every hour;
@@ -78,6 +79,8 @@ class Found:
     refits: dict[str, int]
     """Kind, reason and outcome -> number of requests."""
     seconds: float
+    differences: list[str]
+    """Between the run and a backtest of its topics: none, where the backtest is exact."""
 
 
 def main(
@@ -120,7 +123,10 @@ def judged(flights: Flights, policy: Policy, days: int, broker: KafkaBroker, pro
     periods = flights.periods(policy.period_ms)[: days * DAY_MS // policy.period_ms]
     run = run_live(flights, periods, policy.overrides, broker, progress)
     config = Config.model_validate(tomllib.loads(config_text(policy.overrides)))
-    return Found(worth(flights, run.served), alarms(run.alerts, config.drift, days), refits(run), run.seconds)
+    differences = [difference.text for difference in run.verification.differences]
+    return Found(
+        worth(flights, run.served), alarms(run.alerts, config.drift, days), refits(run), run.seconds, differences
+    )
 
 
 def refits(run: LiveRun) -> dict[str, int]:
@@ -149,6 +155,7 @@ def show(console: Console, peers: Mapping[str, ByPart], found: Mapping[str, Foun
             alarm_table.add_row(alarm.detector, str(alarm.opened), f"{alarm.budget:.1f}")
         console.print(alarm_table)
         console.print(f"refits: {', '.join(f'{n:,} {what}' for what, n in one.refits.items())}")
+        console.print(f"a backtest of its topics: {'; '.join(one.differences) or 'the same, byte for byte'}")
 
 
 def _text(one: Worth) -> str:
@@ -169,6 +176,8 @@ def document(peers: Mapping[str, ByPart], found: Mapping[str, Found], days: int)
         year, goal = one.by_part["year"], POLICIES[key].goal
         ratios[f"{key}: log-loss of raw"] = year.log_loss / raw
         if days == LAST_DAY:
+            value = len(one.differences)
+            goals[f"{key}: differences of a backtest"] = {"goal": 0, "value": value, "met": value == 0}
             for figure in ("log_loss", "worst_group_error"):
                 value, bound = getattr(year, figure), getattr(goal, figure)
                 goals[f"{key}: {figure}"] = {"goal": bound, "value": value, "met": value <= bound}

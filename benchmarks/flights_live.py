@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from stream_calib.alerts.model import Alert
+from stream_calib.backtest.verify import Verification
 from stream_calib.demo.flights import Flights, Period
 from stream_calib.snapshot.report import RefitReport
 from tests.integration.findings import read_topic
 from tests.integration.harness import Deployment, Overrides, deployment
 from tests.integration.lock_step import DeploymentLockStep
 from tests.kafka_broker import KafkaBroker
+from workers.backtest_verify import verify_live
 from workers.demo import STREAM_ROLES
 from workers.demo_results import served_probabilities
 
@@ -38,6 +40,8 @@ class LiveRun:
     """Events of alerts as they are on the topic, each once, in order."""
     seconds: float
     """Wall time from the first event to the last alert delivered."""
+    verification: Verification
+    """Of a backtest of its topics."""
 
 
 class _Reporting(DeploymentLockStep):
@@ -71,8 +75,10 @@ def run_live(
         began = time.monotonic()
         source.run(periods, progress)
         seconds = time.monotonic() - began
+        deployed.until_markers_are_written()
+        verification = verify_live(deployed.log, deployed.config, deployed.state.model_key, deployed.state.store)
         served = served_probabilities(deployed.log, deployed.config, flights, periods[-1].scores.stop)
         partitions = read_topic(deployed, deployed.config.topics.alerts)
         told = [Alert.decode(record.value or b"") for records in partitions for record in records]
         found = {alert.id: alert for alert in told}
-        return LiveRun(served, source.reports, list(found.values()), seconds)
+        return LiveRun(served, source.reports, list(found.values()), seconds, verification)

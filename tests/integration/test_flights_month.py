@@ -44,6 +44,14 @@ def test_live_is_the_replay(flights: Flights, live: LiveRun) -> None:
     assert np.array_equal(live.served, served)
 
 
+def test_a_backtest_of_the_topics_is_the_live_run(live: LiveRun) -> None:
+    """Of blocks in transactions, read outside of any group."""
+    found = live.verification
+    assert found.differences == []
+    assert found.entries >= 2 * len(live.reports) > 40
+    assert (found.matured, found.snapshots) == (found.decided, sum(r.outcome == "published" for r in live.reports))
+
+
 def test_what_is_served_is_better_than_the_score(flights: Flights, live: LiveRun) -> None:
     raw, served = (worth(flights, p)["year"] for p in (flights.score[: len(live.served)], live.served))
 
