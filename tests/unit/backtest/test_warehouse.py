@@ -19,7 +19,7 @@ from stream_calib.backtest.tables_duckdb import connect, open_query
 from stream_calib.backtest.warehouse import UnitBuckets, cells_of_tables
 from stream_calib.backtest.warehouse_difference import difference_by_reason
 from stream_calib.backtest.warehouse_engine import DuckDBEngine
-from stream_calib.backtest.warehouse_grid import bin_of, estimate_sql, grid_table
+from stream_calib.backtest.warehouse_grid import BIN_SQL, bin_of, estimate_sql, grid_table
 from stream_calib.backtest.warehouse_ibis import IbisEngine
 from stream_calib.calibration.grid import locate
 from stream_calib.config import Config
@@ -138,7 +138,7 @@ def test_bins_are_those_of_locate_at_every_threshold_and_beside_it(
     connection.register("given_x", pyarrow.table({"x": x}))
     connection.register("given_grid", pyarrow.table(table._asdict()))
     rows = connection.execute(
-        f"SELECT x, estimate + CASE WHEN x >= high THEN 1 WHEN x < low THEN -1 ELSE 0 END AS bin FROM"
+        f"SELECT x, {BIN_SQL} AS bin FROM"
         f" (SELECT x, {estimate_sql(scale)} AS place FROM given_x) JOIN given_grid ON estimate = place"
     ).fetchnumpy()
     assert len(rows["x"]) == len(x)
