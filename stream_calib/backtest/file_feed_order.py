@@ -53,7 +53,7 @@ class TimeOrder:
             if not cursors:
                 return
             # What is still on disk is not before the last row that was read of its run.
-            until = min((cursor.last_ms for cursor in cursors if cursor.left), default=None)
+            until = min(cursor.last_ms for cursor in cursors)
             parts = [cursor.take(until) for cursor in cursors]
             parts = [part for part in parts if len(part)]
             yield parts[0] if len(parts) == 1 else _sorted(np.concatenate(parts))
@@ -78,7 +78,7 @@ class TimeOrder:
 class _Cursor:
     def __init__(self, file: IO[bytes], run: _Run, dtype: np.dtype[np.void]) -> None:
         self._file, self._dtype = file, dtype
-        self._at, self.left = run.start, run.rows
+        self._at, self._left = run.start, run.rows
         self.rows: NDArray[np.void] = np.empty(0, dtype=dtype)
 
     @property
@@ -86,18 +86,17 @@ class _Cursor:
         return int(self.rows["time_ms"][-1])
 
     def fill(self, piece: int) -> None:
-        wanted = min(piece - len(self.rows), self.left)
+        wanted = min(piece - len(self.rows), self._left)
         if wanted <= 0 or len(self.rows) > piece // 2:
             return
         self._file.seek(self._at * self._dtype.itemsize)
         read = np.frombuffer(self._file.read(wanted * self._dtype.itemsize), dtype=self._dtype)
-        self._at, self.left = self._at + wanted, self.left - wanted
+        self._at, self._left = self._at + wanted, self._left - wanted
         self.rows = np.concatenate([self.rows, read]) if len(self.rows) else read
 
-    def take(self, until_ms: int | None) -> NDArray[np.void]:
-        """The rows up to that time, None: all; they are not held any more."""
-        times = np.ascontiguousarray(self.rows["time_ms"])
-        stop = len(times) if until_ms is None else int(np.searchsorted(times, until_ms, side="right"))
+    def take(self, until_ms: int) -> NDArray[np.void]:
+        """The rows up to that time; they are not held any more."""
+        stop = int(np.searchsorted(np.ascontiguousarray(self.rows["time_ms"]), until_ms, side="right"))
         taken, self.rows = self.rows[:stop], self.rows[stop:]
         return taken
 
@@ -111,4 +110,5 @@ def _sorted(rows: NDArray[np.void]) -> NDArray[np.void]:
     bits = len(rows).bit_length()
     keys = (times - times.min() << bits) | np.arange(len(rows))
     keys.sort()
-    return rows.take(keys & ((1 << bits) - 1))
+    in_order: NDArray[np.void] = rows.take(keys & ((1 << bits) - 1))
+    return in_order
