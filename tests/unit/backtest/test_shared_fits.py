@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stream_calib.backtest.policy import Policy, make_policy
+from stream_calib.backtest.shared_fits import SharedFits, fit_key
+from stream_calib.backtest.stepping import Stepper
+from stream_calib.config import Config
+from tests.unit.backtest.made_up import history
+from tests.unit.refit.world import config
+
+CELLS = history(6 * 24, rows_a_pane=60, changed_from=4 * 24)
+SAME_FITS: list[dict[str, Any]] = [
+    {},
+    {"refit.gate_margin": 0.0},
+    {"refit.gate_margin": 5.0, "refit.max_age": "18h"},
+    {"refit.gate_window": "1d"},
+    {"refit.level_cadence": "7h", "refit.max_age": "3d"},
+    {"drift.psi_threshold": 0.01, "drift.false_alarm_days": 2.0, "refit.cooldown": "1h"},
+    {"refit.min_new_labels": 10, "refit.max_auc_drop": 0.5, "refit.gate_min_rows": 600},
+    {"refit.triggers": ["age"]},
+    {"decisions": {"loan": 0.5}},
+]
+OTHER_FITS: list[dict[str, Any]] = [
+    {"calibration.offset_ridge": 100.0},
+    {"drift.min_mass": 0.1},
+    {"refit.min_rows": 900},
+    {"scores.audit_only": ["region"]},
+]
+
+
+def policies(settings: list[dict[str, Any]]) -> list[Policy]:
+    return [make_policy(f"policy {i}", given, config(), "test") for i, given in enumerate(settings)]
+
+
+def stepped(configuration: Config, shared: SharedFits | None) -> tuple[Any, ...]:
+    """All that a run leaves behind."""
+    made = Stepper(CELLS, configuration, shared=shared)
+    for pane in range(CELLS.first_pane, made.last_pane + 1):
+        made.step(pane)
+    versions = [publication.version for publication in made.publications()]
+    names = [f"snapshot:{version}" for version in versions]
+    lists = [made.state.entries(name, 0) for name in ("decisions", "outbox", "reports")]
+    return made.state.read(["tip", "decided", "current", "detector"]), lists, made.state.blobs(names)
+
+
+def test_what_is_shared_changes_no_byte() -> None:
+    """Decisions, alerts, reports, snapshots and the detectors' state, of policies that come in this order and in the
+    other one: what is there already differs."""
+    alone = [stepped(policy.config, None) for policy in policies(SAME_FITS)]
+    assert len({state["tip"] for state, _, _ in alone}) == len(SAME_FITS)
+    assert all(blobs for _, _, blobs in alone)
+    for order in (range(len(alone)), reversed(range(len(alone)))):
+        shared = SharedFits(CELLS)
+        for i in order:
+            assert stepped(policies(SAME_FITS)[i].config, shared) == alone[i], SAME_FITS[i]
+
+
+def test_other_fits_are_made_for_themselves() -> None:
+    shared = SharedFits(CELLS)
+    for policy in policies([{}, *OTHER_FITS[:2], {}]):
+        assert stepped(policy.config, shared) == stepped(policy.config, None), policy.overrides
+
+
+def test_keys_tell_fits_apart_and_nothing_else() -> None:
+    assert len({fit_key(policy.config) for policy in policies(SAME_FITS)}) == 1
+    assert len({fit_key(policy.config) for policy in policies([{}, *OTHER_FITS])}) == 1 + len(OTHER_FITS)
+
+
+@pytest.mark.parametrize("given", [{"refit.max_age": "12h"}, {"refit.gate_margin": 0.0}])
+def test_candidates_of_a_pane_are_fitted_once(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[int] = []
+    from stream_calib.backtest import shared_fits_group
+
+    make = shared_fits_group.make_candidate
+
+    def counted(evidence: Any, *rest: Any) -> Any:
+        fitted.append(evidence.last_pane)
+        return make(evidence, *rest)
+
+    monkeypatch.setattr(shared_fits_group, "make_candidate", counted)
+    shared = SharedFits(CELLS)
+    asked = 0
+    for policy in policies([{}, given, {}]):
+        _, (decisions, _, _), _ = stepped(policy.config, shared)
+        asked += sum(b'"type":"request"' in entry for entry in decisions)
+    assert len(fitted) == len(set(fitted)) < asked
