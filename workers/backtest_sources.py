@@ -41,7 +41,7 @@ class SourceOptions:
     until: Sequence[str] = ()
     allow_gaps: bool = False
     scores: Sequence[str] = ()
-    """Files; tables or queries where `duckdb` is given. Likewise `labels` and `table`."""
+    """Files; tables or queries where `duckdb` or `ibis` is given. Likewise `labels` and `table`."""
     labels: Sequence[str] = ()
     as_written: bool = False
     table: Sequence[str] = ()
@@ -52,13 +52,15 @@ class SourceOptions:
     """Whether rows of files are counted inside DuckDB."""
     duckdb: Path | None = None
     """A database that is only read."""
+    ibis: str | None = None
+    """Address of another engine, as `ibis.connect` takes it."""
     live_buckets: bool = False
     """Whether an engine is given the unit buckets of live."""
 
     @property
     def in_engine(self) -> bool:
         """Whether rows become cells inside an engine."""
-        return self.engine or self.duckdb is not None or bool(self.table)
+        return self.engine or self.duckdb is not None or self.ibis is not None or bool(self.table)
 
     def check(self) -> None:
         """Raises BacktestError where there is not exactly one source, or an option is not of it."""
@@ -84,7 +86,8 @@ class SourceOptions:
             ("--label-time", self.label_time, self.table),
             ("--engine", self.engine, self.scores or self.table),
             ("--duckdb", self.duckdb, self.scores or self.table),
-            ("--live-buckets", self.live_buckets, self.in_engine),
+            ("--ibis", self.ibis, (self.scores or self.table) and self.duckdb is None),
+            ("--live-buckets", self.live_buckets, self.in_engine and self.ibis is None),
         ):
             if there and not needs:
                 raise BacktestError(f"{option} says nothing of {named[0]}; leave it out")

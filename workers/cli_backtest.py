@@ -85,6 +85,15 @@ def backtest(
             rich_help_panel=_SOURCE,
         ),
     ] = None,
+    ibis: Annotated[
+        str | None,
+        typer.Option(
+            "--ibis",
+            metavar="ADDRESS",
+            help="The same in another engine, by its address for ibis: bigquery://project/dataset.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = None,
     live_buckets: Annotated[
         bool,
         typer.Option(
@@ -238,6 +247,7 @@ def backtest(
                 label_time=label_time,
                 engine=engine,
                 duckdb=duckdb,
+                ibis=ibis,
                 live_buckets=live_buckets,
             ),
             policies=policy or (),

@@ -134,6 +134,8 @@ def test_from_files_to_the_report_and_on_from_what_is_kept(folder: Path) -> None
         ("--scores a.csv --labels b.csv --label-time t", "--label-time says nothing of --scores and --labels"),
         ("--scores a.csv --labels b.csv --live-buckets", "--live-buckets says nothing of --scores and --labels"),
         ("--state live --duckdb a.db", "--duckdb says nothing of --state"),
+        ("--table t --ibis duckdb://a --live-buckets", "--live-buckets says nothing of --table"),
+        ("--table t --ibis nowhere://u:secret@a/b", "--ibis nowhere://***@a/b: cannot be connected to: "),
         ("--cells none.cells", "none.cells: cannot be read: No such file or directory"),
         ("--cells a --html none/report.html", "none/report.html: the folder none is not there"),
         ("--cells a --json .", ".: is a folder; name a file in a folder that is there"),
@@ -265,6 +267,11 @@ def test_files_and_tables_of_a_database_are_counted_inside_duckdb(
     one = ("--table", "one", "--label-time", "known", "--live-buckets")
     done = command_line("backtest", "--duckdb", "flights.db", *one)
     assert seen.history.panes == counted.panes, done.stderr
+    command_line("backtest", *files, "--engine")
+    counted = seen.history
+    done = command_line("backtest", "--ibis", "duckdb://flights.db", "--scores", "s", "--labels", "l")
+    assert seen.history is not counted, done.stderr
+    assert seen.history.panes == counted.panes
     done = command_line("backtest", "--duckdb", "flights.db", "--table", "s", "--table", "l")
     assert "s, l: of a database, give one table or query of each kind" in done.stderr
 
