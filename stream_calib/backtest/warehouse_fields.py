@@ -218,7 +218,9 @@ def _time(table: Table, time: TimeColumn, zone: str) -> str:
     path, unit = time
     field = table.field(path)
     if field.kind in ("timestamp", "date"):
-        return _epoch_ms(_at_zone(f"CAST({field.sql} AS TIMESTAMP)", zone))
+        # A cast of nanoseconds rounds, also up.
+        cut = f"make_timestamp(epoch_ns({field.sql}) // 1000)" if field.type == "TIMESTAMP_NS" else field.sql
+        return _epoch_ms(_at_zone(f"CAST({cut} AS TIMESTAMP)", zone))
     if field.kind == "zoned":
         return _epoch_ms(field.sql)
     if field.kind in (*_TEXTS, "json") and unit == "iso8601":
