@@ -72,16 +72,22 @@ def group_map(outcome: PolicyOutcome) -> GroupMap:
     rho = min((phi - 1) / (a_block - 1), 1.0) if a_block > 1 else 0.0
     all_months = sorted({month for group in outcome.groups for month in group.months})
     months = all_months[-MOST_MONTHS:]
-    ordered = sorted(outcome.groups, key=lambda one: (-_standard_error_multiple(one.served), one.family, one.group))
+
+    def effect(sums: Sums) -> float:
+        return 1 + max(sums.labelled / blocks - 1, 0.0) * rho
+
+    def badness(one: GroupFigures) -> float:
+        return _standard_error_multiple(one.served) / math.sqrt(effect(one.served))
+
+    ordered = sorted(outcome.groups, key=lambda one: (-badness(one), one.family, one.group))
     shown = ordered[:MOST_GROUPS]
     cells = max(len(shown) * (len(months) + 2), 1)
 
     def row(one: GroupFigures) -> GroupRow:
-        effect = 1 + max(one.served.labelled / blocks - 1, 0.0) * rho
         name = shortened(_name(one), _LONGEST_NAME)
 
         def cell(when: str, labelled: float, positives: float, probability: float) -> GroupCell:
-            return _cell(f"{name}, {when}", labelled, positives, probability, effect, cells)
+            return _cell(f"{name}, {when}", labelled, positives, probability, effect(one.served), cells)
 
         served, raw = one.served, one.raw
         return GroupRow(

@@ -32,10 +32,13 @@ def figure_text(value: float, digits: int = 4) -> str:
 
 
 def signed_text(value: float | None, digits: int = 4) -> str:
-    """With its sign; empty for None."""
+    """With its sign, but for what rounds to 0; empty for None."""
     if value is None:
         return ""
-    return f"{value:+.{digits}f}".replace("-", _MINUS) if math.isfinite(value) else NONE
+    if not math.isfinite(value):
+        return NONE
+    text = f"{value:+.{digits}f}"
+    return text.replace("-", _MINUS) if float(text) else text[1:]
 
 
 def percent_text(value: float, digits: int = 1) -> str:
