@@ -164,6 +164,10 @@ class HistoryError(BacktestError):
     """What was to be replayed cannot be read, or is no history of scores and labels."""
 
 
+class HistoryGapError(HistoryError):
+    """Parts of what was to be replayed are gone: retention took them, or a topic is compacted."""
+
+
 class PolicyError(BacktestError, ValueError):
     """A policy cannot be tried on this history: unknown setting, bad value, or one that changes how events are
     counted."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from stream_calib.backtest.exact import ExactReplay
 from stream_calib.backtest.exact_cuts import KnownCuts
+from stream_calib.backtest.exact_resume import resume
 from stream_calib.backtest.given_log import GivenReplay, LiveDecisions
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.topic_feed import TopicFeed
@@ -14,14 +15,16 @@ from stream_calib.backtest.verify import Verification, verify
 from stream_calib.backtest.verify_cells import PaneCursors
 from stream_calib.config import Config
 from stream_calib.config_identity import semantic_content
-from stream_calib.errors import HistoryError
+from stream_calib.errors import HistoryError, HistoryGapError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.events.topic_range import Bound
 from stream_calib.transport.port import Log
 from stream_calib.windows.column_shards import ColumnShards
+from stream_calib.windows.input_partitions import InputPartitions
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.registration import INPUTS, SEMANTICS, check_generation, recorded_inputs
+from stream_calib.windows.shard_store import Mark
 from stream_calib.windows.state_store import StateStore
 
 OnProgress = Callable[[int, int], None]
@@ -48,18 +51,28 @@ def replay_topics(
     """The model key's topics, from where it began; with `since` or `until` (see feed_bounds) a range, which is cold.
 
     `live`: its state, where there is one: it knows where each input began, and which label partitions were left out.
-    Raises HistoryError, GenerationMismatchError where the state was made under another configuration, TransportError.
+    Raises HistoryError, HistoryGapError where parts are gone and that is not allowed, GenerationMismatchError where the
+    state was made under another configuration, TransportError.
     """
     begin, cuts = None, KnownCuts(-1)
     if live is not None and not since and not until:
-        fields = live.read((INPUTS, "generation", SEMANTICS))
-        check_generation(fields[SEMANTICS], fields["generation"], semantic_content(config))
-        begin = recorded_inputs(live, int(fields[INPUTS] or 0)) or None
+        begin = _inputs(live, config) or None
         cuts = KnownCuts.of_state(live)
-    shards = ColumnShards(config.windows.shards, PaneSettings.of(config))
-    feed = TopicFeed(log, config, key, begin=begin, since=since, until=until, allow_gaps=allow_gaps)
-    with feed:
-        replay = ExactReplay(feed, config, key, shards, cuts=cuts)
+    with TopicFeed(log, config, key, begin=begin, since=since, until=until, allow_gaps=allow_gaps) as feed:
+        replay = ExactReplay(feed, config, key, _shards(config), cuts=cuts)
+        history = replay.run(on_progress)
+    return Replayed(history, replay.state)
+
+
+def replay_kept(
+    log: Log, config: Config, key: ModelKey, live: StateStore, on_progress: OnProgress = lambda done, total: None
+) -> Replayed:
+    """What the topics still hold, where their beginning is gone: from the earliest pane record of the live state on
+    that allows it. The cells are those of the live run, and the history is cold. Raises as `replay_topics`."""
+    _inputs(live, config)
+    resumed = resume(live, InputPartitions(log, config).starts, PaneSettings.of(config))
+    with TopicFeed(log, config, key, begin=resumed.begin) as feed:
+        replay = ExactReplay(feed, config, key, _shards(config), cuts=KnownCuts.of_state(live), state=resumed.state)
         history = replay.run(on_progress)
     return Replayed(history, replay.state)
 
@@ -73,9 +86,10 @@ def verify_live(
     on_records: OnProgress = lambda done, total: None,
     on_panes: OnProgress = lambda done, total: None,
 ) -> Verification:
-    """Replays the topics of the live run, decides them again beside its decision log, and compares.
+    """Replays the topics of the live run, decides them again beside its decision log, and compares. Where the beginning
+    of the topics is gone, only the cells of what they still hold.
 
-    Raises HistoryError where the topics do not hold all that was counted, and as `replay_topics`.
+    Raises HistoryError where they hold nothing that has matured, and as `replay_topics`.
     """
     # Before the topics are read: what is counted and decided by then, they hold.
     at = PaneCursors.of_state(live)
@@ -85,9 +99,25 @@ def verify_live(
         decisions = LiveDecisions.of_state(live)
     except HistoryError as error:
         left_out.append(f"decisions: {error}")
-    made = replay_topics(log, config, key, live, on_progress=on_records)
+    try:
+        made = replay_topics(log, config, key, live, on_progress=on_records)
+    except HistoryGapError as error:
+        made = replay_kept(log, config, key, live, on_records)
+        left_out = [f"decisions: {error}"]
+        decisions = None
     given: GivenReplay | None = None
     if decisions is not None:
         given = GivenReplay(made.history, config, decisions)
         given.run(on_panes)
     return verify(live, made.state, at=at, decisions=decisions, given=given, left_out=left_out)
+
+
+def _inputs(live: StateStore, config: Config) -> dict[str, Mark]:
+    """On record in a state of this configuration."""
+    fields = live.read((INPUTS, "generation", SEMANTICS))
+    check_generation(fields[SEMANTICS], fields["generation"], semantic_content(config))
+    return recorded_inputs(live, int(fields[INPUTS] or 0))
+
+
+def _shards(config: Config) -> ColumnShards:
+    return ColumnShards(config.windows.shards, PaneSettings.of(config))

@@ -24,6 +24,8 @@ from stream_calib.windows.clocks import least_of_all
 from stream_calib.windows.closer import Closer
 from stream_calib.windows.input_batch import InputBatch, judge_records
 from stream_calib.windows.intake import Intake
+from stream_calib.windows.kept_panes import FIELD as KEPT
+from stream_calib.windows.kept_panes import kept_of
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.pane_record import PaneNames, decode_record
 from stream_calib.windows.panes import ENDED_CLOCK_MS
@@ -41,12 +43,20 @@ class ExactReplay:
     """One model key, once. `state` has its cells and pane records, and nothing decided."""
 
     def __init__(
-        self, feed: Feed, config: Config, key: ModelKey, shards: ShardStore, *, cuts: KnownCuts = _NO_CUTS
+        self,
+        feed: Feed,
+        config: Config,
+        key: ModelKey,
+        shards: ShardStore,
+        *,
+        cuts: KnownCuts = _NO_CUTS,
+        state: MemoryState | None = None,
     ) -> None:
-        """`shards`: empty ones, as many as are configured. `cuts`: of a live run over the same inputs."""
+        """`shards`: empty ones, as many as are configured. `cuts`: of a live run over the same inputs. `state`: goes on
+        behind what has matured there (exact_resume.py); None: at the feed's first pane."""
         if shards.count != config.windows.shards:
             raise ValueError(f"{shards.count} shards, {config.windows.shards} are configured")
-        self.state = MemoryState()
+        self.state = MemoryState() if state is None else state
         self._feed, self._config, self._key, self._shards = feed, config, key, shards
         self._settings = shards.settings
         self._cuts = CutSchedule(cuts)
@@ -88,7 +98,7 @@ class ExactReplay:
         pane_ms = self._config.windows.pane_ms
         generation, source = semantic_hash(self._config), self._feed.source
         found = CellHistory.of_state(self.state, self._key, generation, pane_ms, source, self._counts())
-        return replace(found, start=self._feed.start)
+        return found if found.start == "cold" else replace(found, start=self._feed.start)
 
     # --- what was read, to the shards
 
@@ -200,8 +210,10 @@ class ExactReplay:
 
     def _counts(self) -> dict[str, int]:
         total = Counter[str](self._feed.rejects)
-        fields = self.state.read(("first_pane", "matured"))
-        first, matured = (-1 if value is None else int(value) for value in fields.values())
+        fields = self.state.read(("first_pane", "matured", KEPT))
+        kept = kept_of(fields)
+        first = -1 if kept is None else kept.first_pane
+        matured = int(fields["matured"] or -1)
         for start in range(max(first, 0), matured + 1, _PANES_A_READ):
             panes = range(start, min(start + _PANES_A_READ, matured + 1))
             for blob in self.state.blobs([PaneNames.of(pane).record for pane in panes]):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from stream_calib.backtest.feed import Feed, FeedBatch
 from stream_calib.backtest.history import Start
 from stream_calib.config import Config
-from stream_calib.errors import ConfigurationError, HistoryError
+from stream_calib.errors import ConfigurationError, HistoryError, HistoryGapError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.events.topic_range import Bound, PartitionRange, not_before_ms, range_of
@@ -69,7 +69,7 @@ class TopicFeed(Feed):
         these inputs are read from there on. `since`, `until`: topic -> bounds of its range, see `feed_bounds`; not
         together with `begin`. `allow_gaps`: go on where parts of the range are gone; they are counted in `rejects`.
 
-        Raises HistoryError where there is nothing to read, or parts are gone; TransportError.
+        Raises HistoryError where there is nothing to read, HistoryGapError where parts are gone, TransportError.
         """
         self._log, self._key, self._allow_gaps = log, key, allow_gaps
         self._settings, self._decoder = PaneSettings.of(config), LabelDecoder(config)
@@ -194,7 +194,7 @@ class TopicFeed(Feed):
             return
         self._counts[RETAINED_AWAY] += found.gone
         if not self._allow_gaps:
-            raise HistoryError(
+            raise HistoryGapError(
                 f"{source} begins at {found.first} by now: {found.gone} offsets from {found.wanted.start} on are gone,"
                 " so what the model key has counted cannot be counted again; begin later, or allow gaps: the history is"
                 " cold then"
@@ -206,7 +206,7 @@ class TopicFeed(Feed):
             return
         self._counts[WITHOUT_RECORD] += holes
         if not self._allow_gaps:
-            raise HistoryError(
+            raise HistoryGapError(
                 f"{part.source} is compacted: {holes} of the offsets {span.start} to {span.end - 1} have no record any"
                 " more (or end a transaction), so what the model key has counted cannot be counted again; allow gaps to"
                 " go on with what is left"

@@ -84,7 +84,7 @@ def compare_cells(live: StateStore, replayed: StateStore, at: PaneCursors) -> Ce
     values = _Values(live, replayed)
     found += _first_of(_scored(live, replayed, range(first, closed + 1), values))
     found += _first_of(_matured(live, replayed, range(first, matured + 1), values))
-    cut_from, records = _records(live, replayed, range(first, matured + 1))
+    cut_from, records = _records(live, replayed, range(first, matured + 1), _first_cut(live, range(kept_from, first)))
     found += _first_of(records)
     notes = []
     if first > ours.first_pane:
@@ -180,9 +180,20 @@ def _counts(found: tuple[int, ...], names: Sequence[str]) -> str:
     return ", ".join(f"{n} {name}" for n, name in zip(found, names, strict=True))
 
 
-def _records(live: StateStore, replayed: StateStore, panes: range) -> tuple[int | None, list[CellDifference]]:
-    """The first pane with a cut, and the differences."""
-    cut_from: int | None = None
+def _first_cut(live: StateStore, panes: range) -> int | None:
+    """The first of the panes that was matured without a label input."""
+    for first in range(panes.start, panes.stop, _PANES_A_READ):
+        some = range(first, min(first + _PANES_A_READ, panes.stop))
+        for pane, blob in zip(some, live.blobs([PaneNames.of(p).record for p in some]), strict=True):
+            if blob is not None and decode_record(blob).cut:
+                return pane
+    return None
+
+
+def _records(
+    live: StateStore, replayed: StateStore, panes: range, cut_from: int | None
+) -> tuple[int | None, list[CellDifference]]:
+    """The first pane with a cut, and the differences. `cut_from`: of the panes before these."""
     found = []
     for pane, one, other in _pairs(live, replayed, panes, "record"):
         ours, theirs = decode_record(one), decode_record(other)

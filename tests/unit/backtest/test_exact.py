@@ -10,11 +10,12 @@ import pytest
 
 from stream_calib.backtest.exact import ExactReplay
 from stream_calib.backtest.exact_cuts import CutSchedule, KnownCuts
+from stream_calib.backtest.exact_resume import resume
 from stream_calib.backtest.feed import Feed, FeedBatch
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.verify_cells import CellsCompared, PaneCursors, compare_cells
 from stream_calib.config import Config
-from stream_calib.errors import HistoryError
+from stream_calib.errors import HistoryError, HistoryGapError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.events.identity import signature_hash
 from stream_calib.windows.column_shards import ColumnShards
@@ -126,6 +127,42 @@ def test_without_the_cuts_the_cells_are_others() -> None:
         if KnownCuts.of_state(world.state).cuts:
             found += [one.part for one in replayed(world, KnownCuts(-1))[1].differences]
     assert "matured" in found
+
+
+# --- behind what retention took
+
+
+def test_from_a_pane_record_on_the_cells_are_those_of_the_live_run() -> None:
+    """The first part of every log is gone."""
+    panes = 0
+    for seed in range(40, 60):
+        world = live_run(seed, 0.02)
+        state, store = world.state, world.store
+        share = random.Random(seed).choice([0.1, 0.3, 0.5])
+        gone = {key: int(share * len(log)) for key, log in world.logs.inputs.items()}
+        try:
+            resumed = resume(state, gone, store.settings)
+        except HistoryGapError:
+            continue
+        assert all(mark.next >= gone[key] for key, mark in resumed.begin.items())
+        shards = ColumnShards(store.count, store.settings)
+        feed = LogsFeed(world.logs, resumed.begin, seed)
+        cuts = KnownCuts.of_state(state)
+        replay = ExactReplay(feed, config_of(store.count), KEY, shards, cuts=cuts, state=resumed.state)
+        history = replay.run()
+        compared = compare_cells(state, replay.state, PaneCursors.of_state(state))
+        assert compared.differences == [], seed
+        assert (history.start, history.first_pane) == ("cold", resumed.last_pane + 1)
+        assert compared.first_pane == history.first_pane
+        panes += compared.matured + 1 - compared.first_pane
+    assert panes > 30
+
+
+def test_where_no_pane_can_be_counted_again() -> None:
+    world = live_run(1, 0.0)
+    gone = {key: len(log) + 1 for key, log in world.logs.inputs.items()}
+    with pytest.raises(HistoryGapError, match="the log begins behind all panes that have matured"):
+        resume(world.state, gone, world.store.settings)
 
 
 # --- one shard after the other
