@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -12,8 +13,9 @@ def environment_of(requirement: str) -> Path:
     return Path.home() / ".cache" / "stream-calib" / requirement.replace("==", "-")
 
 
-def python_with(requirement: str, folder: Path) -> Path:
+def python_with(requirement: str, folder: Path, beside: Sequence[str] = ()) -> Path:
     """The interpreter of the environment in `folder`, which has `requirement`; made where it is not there yet.
+    `beside`: what the package needs and does not ask for.
 
     Raises CalledProcessError where pip fails.
     """
@@ -21,7 +23,7 @@ def python_with(requirement: str, folder: Path) -> Path:
     if not _has(python, requirement):
         if not python.exists():
             venv.create(folder, with_pip=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement]
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement, *beside]
         subprocess.run(pip, check=True)
     return python
 
