@@ -177,7 +177,7 @@ def _lanes(current: PolicyOutcome, best: PolicyOutcome | None, pane_ms: int) -> 
     spans = alarm_spans(current, pane_ms)
     for kind in sorted({span.kind for span in spans}):
         marks = [_span_mark(span, current, pane_ms) for span in spans if span.kind == kind]
-        out.append(_Lane(shortened(f"alarm {in_words(kind)}", 20), "event alarm", marks, spans=True))
+        out.append(_Lane(shortened(f"alarm {in_words(kind)}", 22), "event alarm", marks, spans=True))
     if best is not None:
         out += _refit_lanes(best, pane_ms, "best: ")
         marks = [_span_mark(span, best, pane_ms) for span in alarm_spans(best, pane_ms)]
@@ -198,7 +198,7 @@ def _refit_lanes(outcome: PolicyOutcome, pane_ms: int, prefix: str) -> list[_Lan
             marks.append(_Mark(at, at, said))
         name = "swaps" if answer == "published" else f"refits {answer}"
         css = f"event {answer}" if answer in ("published", "refused") else "event"
-        out.append(_Lane(shortened(prefix + name, 20), css, marks, spans=False))
+        out.append(_Lane(shortened(prefix + name, 22), css, marks, spans=False))
     return out
 
 
