@@ -176,10 +176,13 @@ def _files(options: SourceOptions, config: Config, steps: Steps) -> CellHistory:
     key = named_key(options, config)
     tell = steps.begin("reading files")
     scores, labels = ([Path(name) for name in names] for names in (options.scores, options.labels))
-    feed = FileFeed(scores, labels, config, key, as_written=options.as_written)
-    with feed:
+
+    def on_read(done: int, of: int) -> None:
+        tell(done, of, f"{done:,} records")
+
+    with FileFeed(scores, labels, config, key, as_written=options.as_written, on_read=on_read) as feed:
         shards = ColumnShards(config.windows.shards, PaneSettings.of(config))
-        history = ExactReplay(feed, config, key, shards).run(lambda done, of: tell(done, of, f"{done:,} records"))
+        history = ExactReplay(feed, config, key, shards).run(on_read)
         for warning in feed.warnings():
             steps.warn(warning)
         return history

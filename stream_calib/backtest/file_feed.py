@@ -6,7 +6,7 @@ reject is rejected for the same reason, and counted. Files have no partitions: e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from functools import partial
 from hashlib import blake2b
@@ -25,6 +25,7 @@ from stream_calib.backtest.file_reading_lines import LabelLines, ScoreLines
 from stream_calib.backtest.file_reading_names import DataFile, data_files
 from stream_calib.backtest.file_reading_rows import LABEL_ROW, SCORE_ROW, SideReport, Signatures
 from stream_calib.backtest.file_reading_scores import ScoreReader
+from stream_calib.backtest.tables import LabelColumns, ScoreColumns
 from stream_calib.backtest.tables_duckdb import connect
 from stream_calib.config import Config
 from stream_calib.errors import HistoryError
@@ -58,14 +59,16 @@ class FileFeed(Feed):
         *,
         as_written: bool = False,
         threads: int | None = None,
+        on_read: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
-        """Paths may have wildcards. `threads`: of the reader, None: all processors.
+        """Paths may have wildcards. `threads`: of the reader, None: all processors. `on_read` hears of the progress
+        while rows are put in order, before the first batch.
 
         Raises HistoryError where a file is not there or of no kind that is read, the configuration takes the times of
         the log, or the key is a fused one, and where DuckDB is missing.
         """
         _check(config, key)
-        self._settings, self._as_written = PaneSettings.of(config), as_written
+        self._settings, self._as_written, self._on_read = PaneSettings.of(config), as_written, on_read
         self._spooled: list[IO[bytes]] = []
         self._orders: list[TimeOrder] = []
         self._signatures = Signatures()
@@ -115,6 +118,8 @@ class FileFeed(Feed):
     def batches(self) -> Iterator[FeedBatch]:
         """See Feed. At any time it is the side whose clock is behind that goes on, so neither is ahead by more than a
         batch."""
+        self._scores.count()
+        self._labels.count()
         if self._as_written:
             inputs = [
                 FileInput(self._score_key, self._scores.rows(), SCORE_ROW, self._settings),
@@ -157,6 +162,7 @@ class FileFeed(Feed):
         try:
             for rows in files.rows():
                 order.add(rows)
+                self._on_read(*self.progress())
         except OSError as error:
             raise HistoryError(
                 f"the rows cannot be put into order in a temporary file: {error}; give TMPDIR a folder with room"
@@ -201,26 +207,15 @@ class FileFeed(Feed):
 
 
 def _check(config: Config, key: ModelKey) -> None:
+    """Raises HistoryError where scores of the key, or times, are not what tables can hold."""
     fused = config.fused()
     if fused is not None and fused.key == key:
         raise HistoryError(
             f"{key} is fused of calibrated scores, which files of raw scores do not have: replay the topic"
             f" {config.topics.blocks} in place of them"
         )
-    matching = [
-        model
-        for model in config.score_models()
-        if model.name in (None, key.model) and model.version in (None, key.version)
-    ]
-    if not matching:
-        known = ", ".join(f"{model.name or 'any'}/{model.version or 'any'}" for model in config.score_models())
-        raise HistoryError(f"the configuration has no score of {key}; it has scores of {known}")
-    for section, path in (("scores", config.scores.time.path), ("labels", config.labels.time.path)):
-        if path is None:
-            raise HistoryError(
-                f"{section}.time.path is not set, so the time at which the log took a record counts, which files do not"
-                " have: name the column of the time"
-            )
+    ScoreColumns.of(config, key)
+    LabelColumns.of(config)
 
 
 def _identity(files: Sequence[DataFile]) -> str:

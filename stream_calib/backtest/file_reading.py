@@ -64,18 +64,21 @@ class SideFiles:
         self.files = files
         self.report = SideReport()
         self.rows_in_all = 0
-        """As far as that is known: of Parquet, once `rows` has begun."""
+        """As far as `count` has found out."""
         self._open_engine = open_engine
         self._engine: duckdb.DuckDBPyConnection | None = None
         self._columns, self._values, self._max_line_bytes = columns, values, max_line_bytes
 
-    def rows(self) -> Iterator[NDArray[np.void]]:
-        """The rows of all files in their order. Raises HistoryError where a file cannot be read (on)."""
+    def count(self) -> None:
+        """Learns how many rows there are, of files that say so: Parquet. Raises HistoryError where one cannot be read."""
         for file in self.files:
             if file.kind == "parquet":
                 connection = self._connection()
                 with _reading(file.name):
                     self.rows_in_all += _row_count(connection, file)
+
+    def rows(self) -> Iterator[NDArray[np.void]]:
+        """The rows of all files in their order. Raises HistoryError where a file cannot be read (on)."""
         for file in self.files:
             read = self._of_lines(file) if file.kind == "ndjson" else self._of_columns(file)
             for found, places in read:
