@@ -70,7 +70,7 @@ class SideFiles:
         self._columns, self._values, self._max_line_bytes = columns, values, max_line_bytes
 
     def count(self) -> None:
-        """Learns how many rows there are, of files that say so: Parquet. Raises HistoryError where one cannot be read."""
+        """Learns how many rows Parquet files have. Raises HistoryError where one cannot be read."""
         for file in self.files:
             if file.kind == "parquet":
                 connection = self._connection()
