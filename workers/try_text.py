@@ -13,6 +13,8 @@ from stream_calib.pages.texts import count_text, date_text, in_words, percent_te
 _MOST_GROUPS = 10
 _MOST_ALARMS = 5
 _NAME_WIDTH = 30
+_ALARM_WIDTH = 300
+"""Four lines."""
 _REJECTED = "_rejected_"
 
 
@@ -46,7 +48,7 @@ def _heading(trial: Trial) -> list[RenderableType]:
             f"Outcomes that were not later than their score and within {trial.horizon_ms / DAY_MS:g} days of it, and so"
             f" do not count: {count_text(counts['unmatched'])}."
         )
-    return [Text(line) for line in [*lines, *trial.notes]]
+    return [Text(line) for line in lines]
 
 
 def _now(trial: Trial) -> list[RenderableType]:
@@ -100,12 +102,13 @@ def _then(trial: Trial) -> list[RenderableType]:
     lines: list[RenderableType] = [
         table,
         Text(
-            f"{refits.published} calibrators published of {refits.asked} fitted, the first on"
-            f" {date_text(refits.first_published_ms)}; {len(trial.alarms)} alarms"
+            f"{refits.published} calibrators published of {refits.asked} fitted (at least one in"
+            f" {refits.max_age_ms // DAY_MS} days here), the first on {date_text(refits.first_published_ms)};"
+            f" {len(trial.alarms)} alarms"
         ),
     ]
     lines += [
-        Text(f"  {date_text(alarm.at_ms)}: {shortened(f'{in_words(alarm.kind)}: {alarm.what}', 76)}")
+        Text(f"  {date_text(alarm.at_ms)}: {in_words(alarm.kind)}: {shortened(alarm.what, _ALARM_WIDTH)}")
         for alarm in trial.alarms[:_MOST_ALARMS]
     ]
     if len(trial.alarms) > _MOST_ALARMS:

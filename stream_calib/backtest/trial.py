@@ -28,6 +28,7 @@ RECENT_DAYS = 28
 """At least so many days are "now", where there are so many: from the beginning of a month on."""
 MOST_GROUPS = 50
 """Kept of the wrong ones."""
+_TOLD_BY_REFITS = ("refit_refused",)
 
 
 class TrialQuality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +52,8 @@ class TrialGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class TrialRefits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     asked: int
     published: int
+    max_age_ms: int
+    """How old a calibrator may become here; live it is a day."""
     first_published_ms: int | None
     """End of the pane at which the first snapshot was asked for."""
 
@@ -84,8 +87,7 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The worst of the wrong ones."""
     refits: TrialRefits
     alarms: list[TrialAlarm]
-    """That were opened."""
-    notes: list[str]
+    """That were opened, but for those of refits that were refused."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self, order="deterministic")
@@ -164,14 +166,14 @@ def trial_of(history: CellHistory, outcome: PolicyOutcome, config: Config, span_
         refits=TrialRefits(
             asked=len(outcome.refits),
             published=len(published),
+            max_age_ms=config.refit.max_age_ms,
             first_published_ms=(published[0].pane + 1) * pane_ms if published else None,
         ),
         alarms=[
             TrialAlarm((alarm.pane + 1) * pane_ms, alarm.kind, alarm.what)
             for alarm in outcome.alarms
-            if alarm.state == "open"
+            if alarm.state == "open" and alarm.kind not in _TOLD_BY_REFITS
         ],
-        notes=[],
     )
 
 

@@ -20,6 +20,8 @@ KEY = ModelKey("trial", "1")
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 HOURLY_DAYS = 31
 """Up to so many days are cut into panes of an hour, longer ranges into days: a policy costs panes and cells."""
+MOST_REFITS = 160
+"""By age: a long range is refitted less often than every day, which is what takes the time."""
 CROSSED = 3
 """Up to so many attributes, every pair of them is a family too."""
 _UNITS_MS: Mapping[TimeUnit, float] = {"s": 1e3, "ms": 1.0, "us": 1e-3}
@@ -64,6 +66,7 @@ class TrialColumns:
         """The defaults, with these attributes and panes to fit the range of event times."""
         names = _attribute_names(self.groups)
         hourly = span_ms[1] - span_ms[0] < HOURLY_DAYS * DAY_MS
+        age_ms = max(1, -(-(span_ms[1] - span_ms[0]) // (MOST_REFITS * DAY_MS))) * DAY_MS
         crossed = [list(pair) for pair in combinations(names, 2)] if len(names) <= CROSSED else []
         return Config.model_validate(
             {
@@ -74,6 +77,7 @@ class TrialColumns:
                     "intersections": crossed,
                 },
                 "windows": {"horizon": duration_text(horizon_ms), "pane": "1h" if hourly else "1d"},
+                "refit": {"max_age": duration_text(age_ms)},
             }
         )
 
