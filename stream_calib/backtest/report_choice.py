@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from stream_calib.backtest.document import BacktestDocument, Interval, Optimism, PolicyFigures
+from stream_calib.backtest.optimism import CHANCE
 from stream_calib.backtest.outcome import PolicyOutcome
 from stream_calib.errors import BacktestError
 
 Verdict: TypeAlias = Literal["alone", "current_best", "better", "doubtful", "picked", "unclear", "unknown"]
 """Of the best policy against the current one. `alone`: no other was tried; `current_best`: no other has a lower
-log-loss; `better`: lower beyond chance; `doubtful`: likewise, but there is a warning that many were tried; `picked`:
+log-loss; `better`: lower beyond chance; `doubtful`: likewise, but the best of so many leads so often by chance; `picked`:
 likewise, but no more than picking the best of so many brings; `unclear`: chance can be all of it; `unknown`: too few
 days to tell."""
 Side: TypeAlias = Literal["better", "worse", "same", "unknown"]
@@ -65,4 +66,6 @@ def _verdict(current: PolicyFigures, best: PolicyFigures, optimism: Optimism | N
     lead = current.log_loss.value - best.log_loss.value
     if optimism is None:
         return "better"
-    return "picked" if optimism.optimism >= lead else "doubtful" if optimism.warning is not None else "better"
+    if optimism.optimism >= lead:
+        return "picked"
+    return "better" if optimism.by_chance is not None and optimism.by_chance <= CHANCE else "doubtful"

@@ -220,7 +220,7 @@ def document(policies: int = 4, days: int = 306, groups: int = 12) -> BacktestDo
     ]
     table = [figures(current, None), *(figures(other, current) for other in others)]
     best = min(table, key=lambda line: line.log_loss.value)
-    optimism = Optimism(policies, best.policy, best.log_loss.value, best.log_loss.value + 0.0003, 0.0003, None)
+    optimism = Optimism(policies, best.policy, best.log_loss.value, best.log_loss.value + 0.0003, 0.0003, None, 0.01)
     start = FIRST_DAY * 86_400_000
     return BacktestDocument(
         model="flights",

@@ -102,7 +102,7 @@ def test_the_summary_says_what_the_table_says(result: BacktestDocument, page: st
             "Not shown:",
         ),
         (
-            lambda d: replaced(d, optimism=Optimism(4, d.table[1].policy, 0.5, 0.5, 0.0, "many were tried")),
+            lambda d: replaced(d, optimism=Optimism(4, d.table[1].policy, 0.5, 0.5, 0.0, "many were tried", 0.06)),
             "Perhaps:",
         ),
         (
