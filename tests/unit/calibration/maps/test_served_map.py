@@ -148,3 +148,17 @@ def test_without_offsets_it_is_the_base_map_to_the_width_of_a_bin() -> None:
     p = a_map.apply(score, np.zeros(2000, np.intp), [()])
     assert np.abs(p - BASE.probability_at(log_odds(score))).max() < 2e-3
     np.testing.assert_allclose(at_edges(a_map, ()), expit(BASE.log_odds_at(EDGES[1:, 0])), rtol=1e-9)
+
+
+@given(st.integers(0, 100_000), st.sampled_from([1e-6, 0.1]), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_few_values_without_tables_are_those_of_the_tables_to_the_bit(seed: int, p_min: float, level: bool) -> None:
+    rng = np.random.default_rng(seed)
+    few, place = rng.integers(0, N_BINS, 40), rng.integers(0, len(SIGNATURES), 40)
+    compiled, direct = (served(0.37 if level else 0.0, p_min) for _ in range(2))
+    compiled.apply(np.full(len(SIGNATURES), 0.5), np.arange(len(SIGNATURES)), SIGNATURES)
+    assert compiled.compiled == len(SIGNATURES)
+    edges = direct.at_edges(few, place, SIGNATURES)
+    assert np.array_equal(edges, compiled.at_edges(few, place, SIGNATURES))
+    assert np.array_equal(direct.at_centres(few, place, SIGNATURES), compiled.at_centres(few, place, SIGNATURES))
+    assert direct.compiled == 0

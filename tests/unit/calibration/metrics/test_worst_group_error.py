@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from stream_calib.calibration.metrics import worst_group_error
+from stream_calib.calibration.metrics import worst_group_error, worst_group_error_of_counts
 from stream_calib.errors import FitError, LengthMismatchError, NonFiniteInputError, OneClassError, WeightError
 
 
@@ -84,6 +84,22 @@ def test_unequal_weights_enter_the_variance_squared() -> None:
     in_group = 3 * 5 / np.sqrt(10 * 9 * 0.25)
     expected = in_group * np.sqrt((10 * 9 + 40) * 0.25) / 70 / (1 - base_rate) * 100
     assert worst_group_error(y, p, [group], weight) == pytest.approx(expected)
+
+
+@given(st.integers(0, 100_000))
+@settings(max_examples=30)
+def test_counts_of_weighted_rows_say_what_the_rows_say(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    value, group, weight = rng.integers(1, 8, 300) / 9, rng.integers(-1, 3, 300), rng.choice([1.0, 2.5, 20.0], 300)
+    y = (rng.random(300) < value).astype(np.int64)
+    cells, member = np.unique(np.stack([value, group]), axis=1, return_inverse=True)
+    labelled, positives, squared = (
+        np.bincount(member.reshape(-1), column) for column in (weight, weight * y, weight**2)
+    )
+    of_cells = worst_group_error_of_counts(cells[0], labelled, positives, [cells[1].astype(np.int64)], squared=squared)
+    assert of_cells == pytest.approx(worst_group_error(y, value, [group], weight), rel=1e-9)
+    with pytest.raises(LengthMismatchError, match="squared weights"):
+        worst_group_error_of_counts(cells[0], labelled, positives, [], squared=squared[1:])
 
 
 def test_probabilities_of_0_and_1_give_a_finite_figure() -> None:
