@@ -7,24 +7,13 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, TypeAlias
+from typing import IO
 
 from stream_calib.backtest.file_reading_packed import UNPACK
-from stream_calib.backtest.tables_duckdb import matching_files
+from stream_calib.backtest.tables_duckdb import KIND_OF_SUFFIX, FileKind, matching_files
 from stream_calib.errors import HistoryError
 
-Kind: TypeAlias = Literal["parquet", "csv", "ndjson"]
-
 STANDARD_INPUT = "-"
-_KINDS: dict[str, Kind] = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".ndjson": "ndjson",
-    ".jsonl": "ndjson",
-    ".json": "ndjson",
-}
 _COPIED_BYTES = 1 << 20
 
 
@@ -36,7 +25,7 @@ class DataFile:
     """Where its bytes are."""
     name: str
     """In words for people."""
-    kind: Kind
+    kind: FileKind
     packing: str
     """Suffix of the packing; "" where it is not packed."""
 
@@ -58,7 +47,7 @@ def data_files(paths: Sequence[Path], spooled: list[IO[bytes]]) -> list[DataFile
 def _data_file(path: Path) -> DataFile:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packing = suffixes.pop() if suffixes and suffixes[-1] in UNPACK else ""
-    kind = _KINDS.get(suffixes[-1] if suffixes else "")
+    kind = KIND_OF_SUFFIX.get(suffixes[-1] if suffixes else "")
     if kind is None or (kind == "parquet" and packing):
         raise HistoryError(
             f"{path}: of no kind that is read here; name it .parquet, or .csv, .ndjson, .jsonl or .json (an object a"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FileKind: TypeAlias = Literal["parquet", "csv", "ndjson"]
 
-_SUFFIXES: dict[str, FileKind] = {
+KIND_OF_SUFFIX: dict[str, FileKind] = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".csv": "csv",
@@ -170,7 +170,7 @@ def matching_files(pattern: str) -> list[str]:
 def _file_kind(file: str) -> FileKind:
     suffixes = [suffix.lower() for suffix in Path(file).suffixes]
     packed = bool(suffixes) and suffixes[-1] in _PACKINGS
-    kind = _SUFFIXES.get(suffixes[-2] if packed and len(suffixes) > 1 else suffixes[-1] if suffixes else "")
+    kind = KIND_OF_SUFFIX.get(suffixes[-2] if packed and len(suffixes) > 1 else suffixes[-1] if suffixes else "")
     if kind is None or (packed and kind == "parquet"):
         raise HistoryError(
             f"{file}: of no kind that is read here; name it .parquet, or .csv, .ndjson, .jsonl or .json (an object a"
