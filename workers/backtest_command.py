@@ -119,7 +119,7 @@ def _print(worked: Worked, history: CellHistory, outputs: Outputs) -> None:
     for warning in document.warnings:
         console.print(f"note: {warning}", style="yellow")
     for detection in document.detections:
-        console.print(detection_text(detection))
+        console.print(detection_text(detection), soft_wrap=True)
     for failed in worked.failed:
         console.print(f"failed: {failed}", style="red")
     for written in outputs.written():

@@ -71,7 +71,7 @@ class Detection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The same of the first publication behind the fault that the untouched history does not have."""
     log_loss_untouched: float | None
     log_loss: float | None
-    """Of the whole days from the fault on; None where they have no labels."""
+    """Of the whole days from the fault on that have labels with it and without it; None where there is none."""
 
 
 class BacktestDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -50,15 +50,15 @@ def detect(
         ),
         None,
     )
-    first_day = -(-scenario.from_ms // _DAY_MS)
+    days = _labelled_days(untouched) & _labelled_days(injected) - set(range(-(-scenario.from_ms // _DAY_MS)))
     return Detection(
         injected=str(scenario),
         from_ms=scenario.from_ms,
         noticed_ms=None if noticed is None else step_ms(noticed.pane),
         noticed_by=None if noticed is None else f"{noticed.kind}: {noticed.what}",
         refit_ms=None if refit is None else step_ms(refit.pane),
-        log_loss_untouched=_log_loss(untouched, first_day),
-        log_loss=_log_loss(injected, first_day),
+        log_loss_untouched=_log_loss(untouched, days),
+        log_loss=_log_loss(injected, days),
     )
 
 
@@ -69,8 +69,11 @@ def _alarms(outcome: PolicyOutcome, first: int) -> Iterator[AlarmFigures]:
             yield alarm
 
 
-def _log_loss(outcome: PolicyOutcome, first_day: int) -> float | None:
-    """Mean of the days from the first one on."""
-    days = [day.served for day in outcome.days if day.day >= first_day]
-    labelled = sum(day.labelled for day in days)
-    return sum(day.log_loss for day in days) / labelled if labelled else None
+def _labelled_days(outcome: PolicyOutcome) -> set[int]:
+    return {day.day for day in outcome.days if day.served.labelled > 0}
+
+
+def _log_loss(outcome: PolicyOutcome, days: set[int]) -> float | None:
+    """Mean over these days."""
+    sums = [day.served for day in outcome.days if day.day in days]
+    return sum(day.log_loss for day in sums) / sum(day.labelled for day in sums) if sums else None

@@ -88,5 +88,12 @@ def test_labels_that_come_late_let_everything_be_noticed_late() -> None:
 def test_never_noticed_and_no_labels_left() -> None:
     made = detect(outcome([], [], {3: 40}), outcome([], [], {3: -1}), SCENARIO, drawn_history(5, 1, 1), CONFIG)
     assert (made.noticed_ms, made.noticed_by, made.refit_ms) == (None, None, None)
-    assert made.log_loss_untouched == pytest.approx(0.4)
+    assert made.log_loss_untouched is None
     assert made.log_loss is None
+
+
+def test_losses_are_of_days_that_have_labels_in_both() -> None:
+    untouched, injected = outcome([], [], {3: 40, 4: 60, 5: 80}), outcome([], [], {3: -1, 4: 70, 5: 90})
+    made = detect(untouched, injected, SCENARIO, drawn_history(5, 1, 1), CONFIG)
+    assert made.log_loss_untouched == pytest.approx(0.7)
+    assert made.log_loss == pytest.approx(0.8)
