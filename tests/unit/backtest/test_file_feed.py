@@ -19,11 +19,14 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
+from benchmarks import refits
 from stream_calib.backtest import file_reading
 from stream_calib.backtest.exact import ExactReplay
 from stream_calib.backtest.feed import FeedBatch
 from stream_calib.backtest.file_feed import FileFeed
 from stream_calib.config import Config
+from stream_calib.config_file import tomllib
+from stream_calib.demo.flights import load_flights
 from stream_calib.errors import HistoryError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.served_models import Serving
@@ -517,3 +520,34 @@ def test_no_room_for_the_temporary_file_is_said(tmp_path: Path, labels: Path, mo
 
     with pytest.raises(HistoryError, match="No space left on device; give TMPDIR a folder with room"):
         read(feed(path, labels))
+
+
+# --- flights
+
+
+def test_flights_from_a_file_are_the_cells_that_the_live_run_is_compared_with(tmp_path: Path) -> None:
+    """tests/integration/test_flights_month.py runs the same days through Kafka."""
+    flights, settings = load_flights(), Config.model_validate(tomllib.loads(refits.CONFIG.read_text(encoding="utf-8")))
+    days = flights.days()[:20]
+    n, m = days[-1].scores.stop, days[-1].labels.stop
+    names = {"carrier": flights.carriers, "origin": flights.origins, "dest": flights.dests}
+    scores = {"event_id": flights.event_id[:n], "ts": flights.score_time_ms[:n], "score": flights.score[:n]}
+    scores |= {name: np.array(texts)[getattr(flights, name)[:n]] for name, texts in names.items()}
+    ids = [flights.event_id[row] for row in flights.label_row[:m].tolist()]
+    labels = {"event_id": ids, "ts": flights.label_time_ms[:m], "label": flights.label[:m]}
+    key = ModelKey("flights", "1")
+
+    paths = [as_parquet(tmp_path / "s.parquet", scores)], [as_parquet(tmp_path / "l.parquet", labels)]
+    with FileFeed(*paths, settings, key, threads=1) as opened:
+        shards = ColumnShards(settings.windows.shards, PaneSettings.of(settings))
+        found = ExactReplay(opened, settings, key, shards).run()
+
+    expected = refits.history_of(settings, refits.Rows(flights, settings), found.last_pane)
+    assert opened.warnings() == []
+    panes = int(flights.score_time_ms[n]) // settings.windows.pane_ms - found.first_pane
+    matured = panes - settings.windows.horizon_ms // settings.windows.pane_ms
+    assert matured > 440
+    assert found.first_pane == expected.first_pane
+    assert list(found.panes)[:matured] == list(expected.panes)[:matured]
+    assert [pane.scored for pane in found.panes[:panes]] == [pane.scored for pane in expected.panes[:panes]]
+    assert found.signatures.items() <= expected.signatures.items()
