@@ -55,8 +55,9 @@ def _now(trial: Trial) -> list[RenderableType]:
     raw = trial.raw
     lines: list[RenderableType] = [
         Text(
-            f"log-loss {raw.log_loss:.4f}; calibration error {percent_text(raw.ece, 2)}, where true probabilities would"
-            f" show {percent_text(raw.ece_of_perfect, 2)} by chance"
+            f"on average the scores say {percent_text(trial.said)}, and {percent_text(trial.observed)} is observed;"
+            f" log-loss {raw.log_loss:.4f}; calibration error {percent_text(raw.ece, 2)}, where true probabilities"
+            f" would show {percent_text(raw.ece_of_perfect, 2)} by chance"
         )
     ]
     if not trial.groups_looked_at:
@@ -102,9 +103,8 @@ def _then(trial: Trial) -> list[RenderableType]:
     lines: list[RenderableType] = [
         table,
         Text(
-            f"{refits.published} calibrators published of {refits.asked} fitted (at least one in"
-            f" {refits.max_age_ms // DAY_MS} days here), the first on {date_text(refits.first_published_ms)};"
-            f" {len(trial.alarms)} alarms"
+            f"{refits.published} calibrators published of {refits.asked} fitted ({_cadence(refits.max_age_ms)}), the"
+            f" first on {date_text(refits.first_published_ms)}; {len(trial.alarms)} alarms"
         ),
     ]
     lines += [
@@ -114,6 +114,11 @@ def _then(trial: Trial) -> list[RenderableType]:
     if len(trial.alarms) > _MOST_ALARMS:
         lines.append(Text(f"  and {len(trial.alarms) - _MOST_ALARMS} more"))
     return lines
+
+
+def _cadence(max_age_ms: int) -> str:
+    days = max_age_ms // DAY_MS
+    return "at least one a day" if days == 1 else f"at least one in {days} days here, live one a day"
 
 
 def _figures(raw: TrialQuality, calibrated: TrialQuality) -> list[tuple[str, str, str]]:

@@ -79,6 +79,10 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """"Now" begins there; it ends with the last labels that are final."""
     recent_until_ms: int
     recent_labelled: int
+    said: float
+    """Mean score of these."""
+    observed: float
+    """Rate of positives."""
     raw: TrialQuality
     calibrated: TrialQuality
     groups_looked_at: int
@@ -158,6 +162,8 @@ def trial_of(history: CellHistory, outcome: PolicyOutcome, config: Config, span_
         recent_from_ms=recent_from * DAY_MS,
         recent_until_ms=until_ms,
         recent_labelled=round(labelled),
+        said=sum(day.raw.probability for day in recent) / labelled,
+        observed=sum(day.raw.positives for day in recent) / labelled,
         raw=_quality(recent, raw=True),
         calibrated=_quality(recent, raw=False),
         groups_looked_at=looked_at,

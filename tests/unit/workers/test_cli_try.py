@@ -1,0 +1,79 @@
+"""`stream-calib try`, on the beginning of the flights year."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from stream_calib.backtest.trial import Trial
+from stream_calib.demo.flights import DAY_MS, load_flights
+from tests.command_line import command_line
+
+DAYS = 40
+OPTIONS = (
+    *("--score", "prediction", "--label", "late", "--time", "departure", "--id", "flight", "--horizon", "24h"),
+    *("--group", "carrier", "--group", "origin", "--label-time", "arrival"),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The flights as a table of predictions, the last rows spoiled."""
+    flights, made = load_flights(), tmp_path_factory.mktemp("try")
+    n = int(np.searchsorted(flights.score_time_ms, flights.score_time_ms[0] + DAYS * DAY_MS))
+    known = flights.label_row < n
+    label, arrival = np.full(n, -1), np.zeros(n, np.int64)
+    label[flights.label_row[known]] = flights.label[known]
+    arrival[flights.label_row[known]] = flights.label_time_ms[known]
+    score = flights.score[:n].copy()
+    score[-3:] = 2.0
+    table = pyarrow.table(
+        {
+            "flight": flights.event_id[:n],
+            "departure": pyarrow.array(flights.score_time_ms[:n]).cast(pyarrow.timestamp("ms")),
+            "prediction": score,
+            "late": pyarrow.array(label, mask=label < 0),
+            "arrival": pyarrow.array(arrival, mask=label < 0).cast(pyarrow.timestamp("ms")),
+            "carrier": np.array(flights.carriers)[flights.carrier[:n]],
+            "origin": np.array(flights.origins)[flights.origin[:n]],
+        }
+    )
+    parquet.write_table(table, made / "flights.parquet")
+    return made
+
+
+def test_a_table_of_predictions_is_all_that_it_takes(folder: Path) -> None:
+    html, result = folder / "out" / "report.html", folder / "out" / "trial.json"
+    done = command_line("try", str(folder / "flights.parquet"), *OPTIONS, "--html", str(html), "--json", str(result))
+    assert done.returncode == 0, done.stderr
+    assert "Not counted: scores: score out of range 3." in done.stdout
+    assert "What is wrong now (14 March 2013 to " in done.stdout
+    assert "groups are wrong beyond doubt" in done.stdout
+    assert "calibrators published" in done.stdout
+    assert html.read_text().startswith("<!DOCTYPE html>")
+    trial = msgspec.json.decode(result.read_bytes(), type=Trial)
+    assert trial.counts["scores_rejected_score_out_of_range"] == 3
+    assert trial.counts["rows"] == trial.counts["accepted"] + 3
+    assert trial.raw.ece > 3 * trial.raw.ece_of_perfect
+    assert trial.calibrated.ece < trial.raw.ece
+    assert trial.calibrated.log_loss < trial.raw.log_loss
+    assert 0 < trial.groups_wrong <= trial.groups_looked_at
+    assert trial.groups[0].calibrated is not None
+
+
+def test_mistakes_are_said_in_one_line(folder: Path) -> None:
+    file = str(folder / "flights.parquet")
+    wrong_name = command_line("try", file, *OPTIONS, "--group", "carier")
+    assert wrong_name.returncode == 1
+    assert "there is no column 'carier'. Is 'carrier' meant? The columns are: flight, departure" in wrong_name.stderr
+    horizon = command_line("try", file, *OPTIONS, "--horizon", "a week")
+    assert horizon.returncode == 1
+    assert "--horizon a week: not a duration" in horizon.stderr
+    none = command_line("try", str(folder / "nothing*.csv"), *OPTIONS)
+    assert none.returncode == 1
+    assert "nothing*.csv: no file matches" in none.stderr
