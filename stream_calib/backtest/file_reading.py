@@ -5,6 +5,7 @@ Parquet and CSV are read as columns, by DuckDB; NDJSON line by line.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -106,7 +107,7 @@ class SideFiles:
                 table = replace(open_files(self._connection(), [path]), source=file.name)
             except HistoryError as error:
                 raise HistoryError(str(error).replace(str(path), file.name)) from error
-            _check_header(table)
+            _check_header(table, path, [column.path for column in self._columns.wanted])
             chosen = _chosen(table, self._columns.wanted)
             before = 0
             with _reading(file.name):
@@ -146,14 +147,21 @@ def _reading(name: str) -> Iterator[None]:
         raise HistoryError(f"{name}: cannot be read on: {what:.400}") from error
 
 
-def _check_header(table: Table) -> None:
-    """Raises HistoryError where DuckDB took a table of several columns for one of a single column."""
+def _check_header(table: Table, path: Path, wanted: Sequence[str]) -> None:
+    """Raises HistoryError where DuckDB took a table of several columns for one of a single column, or gave a second
+    column of a wanted name another one."""
     (header, *others) = table.fields
     if not others and any(delimiter in header for delimiter in _DELIMITERS):
         raise HistoryError(
             f"{table.source}: its lines cannot be cut into the columns of its header, {header!r:.200}: some have more"
             " cells, or fewer; quote cells that hold delimiters or line ends"
         )
+    for name in wanted:
+        if name in table.fields and table.fields[name].kind == "cell" and f"{name}_1" in table.fields:
+            with path.open(encoding="utf-8-sig") as lines_of_file:
+                names = [cell.strip('" \n') for cell in re.split(f"[{_DELIMITERS}]", lines_of_file.readline())]
+            if names.count(name) > 1:
+                raise HistoryError(f"{table.source}: it has several columns {name!r}; give them names of their own")
 
 
 def _row_count(connection: duckdb.DuckDBPyConnection, file: DataFile) -> int:

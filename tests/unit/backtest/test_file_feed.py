@@ -422,6 +422,11 @@ BAD_FILES: dict[str, tuple[str, bytes, str]] = {
     "empty Parquet": ("s.parquet", b"", "is empty"),
     "no rows": ("s.csv", CSV.splitlines()[0].encode(), "no row; scores are needed"),
     "missing column": ("s.csv", CSV.replace("score", "Score").encode(), "no column 'score'. Is 'Score' meant"),
+    "a column twice": (
+        "s.csv",
+        as_csv(scores_of(a=[1] * 6)).replace("a\n", "score\n").encode(),
+        "several columns 'score'",
+    ),
     "short line": ("s.csv", (CSV + "e,1\n").encode(), "cannot be cut into the columns of its header"),
     "another encoding": ("s.csv", CSV.replace("e7", "é").encode("latin-1"), "not utf-8"),
     "half-written Parquet": ("s.parquet", b"PAR1" + bytes(500), "its writing was not finished"),
