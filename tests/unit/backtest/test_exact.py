@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -52,10 +52,10 @@ def config_of(shards: int, **windows: object) -> Config:
 
 
 class LogsFeed(Feed):
-    """Random logs, inputs in any order and in pieces of any length."""
+    """Random logs, inputs in any order and in pieces of any length; `by_turns`: one input after the other."""
 
-    def __init__(self, logs: Logs, starts: Mapping[str, Mark], seed: int) -> None:
-        self._logs, self._starts, self._random = logs, starts, random.Random(seed)
+    def __init__(self, logs: Logs, starts: Mapping[str, Mark], seed: int, *, by_turns: Sequence[str] = ()) -> None:
+        self._logs, self._starts, self._random, self._turns = logs, starts, random.Random(seed), by_turns
         self._next = {key: mark.next for key, mark in starts.items()}
 
     @property
@@ -76,7 +76,7 @@ class LogsFeed(Feed):
 
     def batches(self) -> Iterator[FeedBatch]:
         while left := sorted(self._next.keys() - self.at_end):
-            key = self._random.choice(left)
+            key = next((key for key in self._turns if key in left), self._random.choice(left))
             start, stop = self._next[key], self._next[key] + self._random.choice([1, 3, 10, 40])
             items = [written.item for written in self._logs.inputs[key][start:stop]]
             self._next[key] = start + len(items)
@@ -222,6 +222,15 @@ def test_an_input_of_which_nothing_more_comes_is_left_out_as_live(timeout: str, 
     history = ExactReplay(feed, config_of(1, idle_timeout=timeout), KEY, shards).run()
     assert history.last_matured - PANE_0 == matured
     assert history.last_pane - PANE_0 == 18
+
+
+def test_an_input_that_is_behind_is_waited_for_as_long_as_something_comes() -> None:
+    logs = quiet_logs(Written(Label("a", ms(2), 1), 0))
+    turns = ("s:t:0", "l:t:1", "l:t:0")
+    logs.inputs["l:t:1"].append(Written(Clock(ms(200)), 0))
+    feed = LogsFeed(logs, dict.fromkeys(turns, Mark(0, None)), 1, by_turns=turns)
+    history = ExactReplay(feed, config_of(1, idle_timeout="1m"), KEY, MemoryShards(1, logs.settings)).run()
+    assert history.matured(PANE_0).labelled.sum() == 1
 
 
 def test_what_ends_closes_as_far_as_clocks_have_said_before() -> None:
