@@ -26,7 +26,11 @@ def sorted_on_disk(chunks: list[list[int]]) -> list[np.ndarray]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.lists(st.integers(0, 12), max_size=9), max_size=9), st.integers(1, 20), st.integers(1, 6))
+@given(
+    st.lists(st.lists(st.integers(0, 12) | st.just(2**62), max_size=9), max_size=9),
+    st.integers(1, 20),
+    st.integers(1, 6),
+)
 def test_every_row_comes_once_and_in_order(chunks: list[list[int]], run_rows: int, piece_rows: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file_feed_order, "_RUN_ROWS", run_rows)
