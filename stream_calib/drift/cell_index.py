@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_calib.calibration.grid import N_BINS, locate
 from stream_calib.calibration.groups import FamilyRule, GroupKey, Signature
-from stream_calib.calibration.intervals import interval_of
+from stream_calib.calibration.intervals import checked_edges
 from stream_calib.drift.residual import ResidualSums
 
 SUM_ONE = 1 << 32
@@ -35,6 +35,7 @@ class CellIndex:
         self.families = tuple(families)
         self.edges = tuple(edges)
         self.size = cells
+        self._inner_edges = checked_edges(edges)[1:-1]
 
     def rows_of(self, signatures: Sequence[Signature]) -> NDArray[np.intp]:
         """(s, F) row of each signature's group in each family, -1 where it has none that is watched."""
@@ -62,19 +63,25 @@ class CellIndex:
         probability. Its events are taken at their mean: log(1 + f (e^d - 1)) is concave in f, so that can only make
         evidence less (Jensen's inequality).
         """
-        interval = interval_of(self.edges, current)
+        interval = np.searchsorted(self._inner_edges, current, side="right")
         level = locate(served)[0].astype(np.intp)
         amount = np.rint(served * SUM_ONE).astype(np.int64) * n
-        sums = np.zeros((3, self.size * N_BINS), dtype=np.int64)
+        cells, entries = [], []
         for j, family in enumerate(self.families):
             row = rows[:, j]
             inside = np.flatnonzero(row >= 0)
             column = interval[inside] if family.cells.shape[1] > 1 else 0
             cell = family.cells[row[inside], column]
             watched = cell >= 0
-            inside, place = inside[watched], cell[watched] * N_BINS + level[inside[watched]]
-            for total, values in zip(sums, (n, positives, amount), strict=True):
-                np.add.at(total, place, values[inside])
-        kept = np.flatnonzero(sums[0])
-        labelled, found, amounts = sums[:, kept]
-        return ResidualSums(kept // N_BINS, amounts / (labelled * float(SUM_ONE)), labelled, found)
+            cells.append(cell[watched])
+            entries.append(inside[watched])
+        entry = np.concatenate([np.empty(0, np.intp), *entries])
+        place, member = np.unique(
+            np.concatenate([np.empty(0, np.intp), *cells]) * N_BINS + level[entry], return_inverse=True
+        )
+        labelled, found, amounts = np.zeros((3, len(place)), dtype=np.int64)
+        for total, values in ((labelled, n), (found, positives), (amounts, amount)):
+            np.add.at(total, member.reshape(-1), values[entry])
+        kept = np.flatnonzero(labelled)
+        labelled, found, amounts, place = labelled[kept], found[kept], amounts[kept], place[kept]
+        return ResidualSums(place // N_BINS, amounts / (labelled * float(SUM_ONE)), labelled, found)

@@ -39,6 +39,8 @@ class ServedMap:
         self._tables = np.empty((0, N_BINS, 2), dtype=np.float64)
         # From least to most recently used.
         self._slots: OrderedDict[Signature, int] = OrderedDict()
+        self._shifts: dict[Signature, float] = {}
+        """Of a plain map, what signatures without tables are moved by."""
 
     @property
     def compiled(self) -> int:
@@ -97,8 +99,15 @@ class ServedMap:
         asked = [signatures[i] for i in used.tolist()]
         if len(grid_bin) > _ROWS_WORTH_A_TABLE * sum(signature not in self._slots for signature in asked):
             return None
+        known = self._shifts
+        missing = [signature for signature in asked if signature not in known]
+        if missing:
+            if len(known) + len(missing) > self._max_compiled:
+                known.clear()
+                missing = asked
+            known.update(zip(missing, self._maker.plain_shifts(missing).tolist(), strict=True))
         shift = np.zeros(len(signatures))
-        shift[used] = self._maker.plain_shifts(asked)
+        shift[used] = [known[signature] for signature in asked]
         return self._maker.plain_at(grid_bin, shift[signature_index])
 
     def _gather(self, cell: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
