@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 from stream_calib.backtest.assemble import assemble
-from stream_calib.backtest.document import BacktestDocument, Detection
+from stream_calib.backtest.document import BacktestDocument
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.inject import inject_all
 from stream_calib.backtest.inject_detection import detect
@@ -48,16 +49,37 @@ def work(
     """
     injected = [inject_all(history, scenario) for scenario in scenarios]
     failed: list[str] = []
-    outcomes = _run(history, policies, effort, steps, "trying policies", failed)
+    outcomes = _run(history, policies, effort, steps, failed)
     current = policies[0]
     untouched = next((outcome for outcome in outcomes if outcome.policy == current.name), None)
     if untouched is None:
         raise BacktestError("the current policy failed, so there is nothing to compare with:\n" + "\n".join(failed))
-    detections: list[Detection] = []
-    for scenario, one in zip(scenarios, injected, strict=True):
-        (with_fault,) = _run(one, [current], effort, steps, f"what if: {scenario}", None)
-        detections.append(detect(untouched, with_fault, scenario, one, current.config))
+    detections = []
+    if scenarios:
+        with_faults = _run_with_faults(injected, current, effort, steps)
+        for scenario, one, outcome in zip(scenarios, injected, with_faults, strict=True):
+            detections.append(detect(untouched, outcome, scenario, one, current.config))
     return Worked(assemble(history, outcomes, current.name, detections, effort.seed), failed)
+
+
+def _run_with_faults(
+    histories: Sequence[CellHistory], policy: Policy, effort: Effort, steps: Steps
+) -> list[PolicyOutcome]:
+    """One policy over each history, in as many processes as there may be."""
+    tell, done = steps.begin("trying faults"), [0.0] * len(histories)
+
+    def run(place: int) -> PolicyOutcome:
+        def seen(progress: Progress) -> None:
+            done[place] = progress.done + progress.part
+            tell(sum(done), len(done), f"{sum(int(one) for one in done)} of {len(done)}")
+
+        history = histories[place]
+        (outcome,) = run_policies(history, [policy], 1, effort.folder, seen, warm_up_days=effort.warm_up_days)
+        return outcome
+
+    # Each of these threads waits for its process.
+    with ThreadPoolExecutor(effort.processes) as threads:
+        return list(threads.map(run, range(len(histories))))
 
 
 def _run(
@@ -65,16 +87,14 @@ def _run(
     policies: Sequence[Policy],
     effort: Effort,
     steps: Steps,
-    what: str,
-    failed: list[str] | None,
+    failed: list[str],
 ) -> list[PolicyOutcome]:
-    tell = steps.begin(what)
+    tell = steps.begin("trying policies")
 
     def seen(progress: Progress) -> None:
         said = f"{progress.done} of {progress.of}" + (f", {progress.failed} failed" if progress.failed else "")
         tell(progress.done + progress.failed + progress.part, progress.of, said)
 
-    on_failed = None if failed is None else lambda policy, error: failed.append(f"{policy.name}: {error}")
     return run_policies(
         history,
         policies,
@@ -82,5 +102,5 @@ def _run(
         effort.folder,
         seen,
         warm_up_days=effort.warm_up_days,
-        on_failed=on_failed,
+        on_failed=lambda policy, error: failed.append(f"{policy.name}: {error}"),
     )

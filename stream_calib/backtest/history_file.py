@@ -1,13 +1,11 @@
 """A history of cells as a file, so that it is made once and policies are tried on it again and again.
 
-A first line names the format and its number; behind it come frames: four bytes of length (big endian) and a msgpack
-array of that many bytes. The first frame is the head, then come the panes and the signatures, and the last one is the
-SHA-256 of all bytes of the frames before it. Cells are packed as in the state, compressed. Nothing in it is executed.
+A first line names the format and its number; behind it come frames (windows/frames.py): the head, the panes, the
+signatures. Cells are packed as in the state, compressed. Nothing in it is executed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +16,10 @@ import msgspec
 from stream_calib.backtest.history import CellHistory, PaneBlobs, Start
 from stream_calib.errors import HistoryError
 from stream_calib.events.contracts import ModelKey
+from stream_calib.windows.frames import EndFrame, read_frames, write_frames
 
 FORMAT = 1
 _MAGIC = b"stream-calib history "
-_LENGTH_BYTES = 4
-_LARGEST_FRAME = 600_000_000
-"""A damaged length must not ask for all memory."""
 _SIGNATURES_A_FRAME = 10_000
 
 
@@ -49,12 +45,8 @@ class _Signatures(msgspec.Struct, frozen=True, array_like=True, tag="signatures"
     values: list[tuple[int, tuple[str, ...]]]
 
 
-class _End(msgspec.Struct, frozen=True, array_like=True, tag="end", forbid_unknown_fields=True):
-    sha256: str
-
-
 _Frame: TypeAlias = _Head | _Pane | _Signatures
-_ANY = msgspec.msgpack.Decoder(_Head | _Pane | _Signatures | _End)
+_ANY = msgspec.msgpack.Decoder(_Head | _Pane | _Signatures | EndFrame)
 
 
 def save_history(history: CellHistory, path: Path) -> None:
@@ -63,16 +55,11 @@ def save_history(history: CellHistory, path: Path) -> None:
     Raises HistoryError where it cannot be written.
     """
     beside = path.with_name(path.name + ".part")
-    digest = hashlib.sha256()
     try:
         try:
             with beside.open("wb") as file:
                 file.write(_MAGIC + b"%d\n" % FORMAT)
-                for frame in _frames(history):
-                    encoded = _framed(frame)
-                    digest.update(encoded)
-                    file.write(encoded)
-                file.write(_framed(_End(digest.hexdigest())))
+                write_frames(file.write, _frames(history))
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
@@ -116,7 +103,7 @@ def _history(path: Path, file: IO[bytes]) -> CellHistory:
     head: _Head | None = None
     panes: list[PaneBlobs] = []
     signatures: dict[int, tuple[str, ...]] = {}
-    for frame in _read(path, file):
+    for frame in read_frames(file.read, _ANY.decode, lambda what: _damaged(path, what)):
         if isinstance(frame, _Head):
             if head is not None:
                 raise _damaged(path, "it has two heads")
@@ -145,37 +132,6 @@ def _history(path: Path, file: IO[bytes]) -> CellHistory:
         dict(head.counts),
         dict(head.label_delays),
     )
-
-
-def _read(path: Path, file: IO[bytes]) -> Iterator[_Frame]:
-    digest, count = hashlib.sha256(), 0
-    while True:
-        head = file.read(_LENGTH_BYTES)
-        length = int.from_bytes(head, "big")
-        if len(head) < _LENGTH_BYTES or length > _LARGEST_FRAME:
-            raise _damaged(path, f"frame {count} has no length")
-        body = file.read(length)
-        if len(body) < length:
-            raise _damaged(path, f"frame {count} is cut off")
-        try:
-            frame = _ANY.decode(body)
-        except msgspec.MsgspecError as error:
-            raise _damaged(path, f"frame {count} cannot be read: {error}") from error
-        if isinstance(frame, _End):
-            if frame.sha256 != digest.hexdigest():
-                raise _damaged(path, f"the content does not match its SHA-256 {frame.sha256}")
-            if file.read(1):
-                raise _damaged(path, "there is something behind the end")
-            return
-        digest.update(head)
-        digest.update(body)
-        count += 1
-        yield frame
-
-
-def _framed(frame: _Frame | _End) -> bytes:
-    body = msgspec.msgpack.encode(frame)
-    return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
 def _check_format(path: Path, line: bytes) -> None:

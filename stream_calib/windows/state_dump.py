@@ -1,15 +1,12 @@
 """The file that `state export` writes: whole states of model keys, portable between servers and their versions.
 
-A first line names the format and its number; behind it, compressed by gzip, come frames: four bytes of length (big
-endian) and a msgpack array of that many bytes. For each model key a `model` frame, then its content in any order; the
-last frame is the SHA-256 of all bytes of the frames before it. Nothing in it is executed, and nothing is of Redis's own
-formats.
+A first line names the format and its number; behind it, compressed by gzip, come frames (frames.py). For each model
+key a `model` frame, then its content in any order. Nothing in it is executed, and nothing is of Redis's own formats.
 """
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 import zlib
 from collections.abc import Iterable, Iterator
@@ -19,12 +16,10 @@ from typing import TypeAlias
 import msgspec
 
 from stream_calib.errors import StateError
+from stream_calib.windows.frames import EndFrame, read_frames, write_frames
 
 FORMAT = 1
 _MAGIC = b"stream-calib state "
-_LENGTH_BYTES = 4
-_LARGEST_FRAME = 600_000_000
-"""A damaged length must not ask for all memory."""
 
 
 class ModelFrame(msgspec.Struct, frozen=True, array_like=True, tag="model", forbid_unknown_fields=True):
@@ -72,13 +67,6 @@ class StringFrame(msgspec.Struct, frozen=True, array_like=True, tag="string", fo
     value: bytes
 
 
-class EndFrame(msgspec.Struct, frozen=True, array_like=True, tag="end", forbid_unknown_fields=True):
-    """The last one."""
-
-    frames: int
-    sha256: str
-
-
 Content: TypeAlias = HashFrame | ListFrame | SetFrame | StringFrame
 Frame: TypeAlias = ModelFrame | Content
 _ANY = msgspec.msgpack.Decoder(ModelFrame | HashFrame | ListFrame | SetFrame | StringFrame | EndFrame)
@@ -90,17 +78,11 @@ def write_dump(path: Path, frames: Iterable[Frame]) -> str:
     Raises StateError where it cannot be written, and what `frames` raises.
     """
     beside = path.with_name(path.name + ".part")
-    digest, count = hashlib.sha256(), 0
     try:
         with beside.open("wb") as raw:
             raw.write(_MAGIC + b"%d\n" % FORMAT)
             with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed:
-                for frame in frames:
-                    encoded = _framed(frame)
-                    digest.update(encoded)
-                    packed.write(encoded)
-                    count += 1
-                packed.write(_framed(EndFrame(count, digest.hexdigest())))
+                digest = write_frames(packed.write, frames)
             raw.flush()
             os.fsync(raw.fileno())
         beside.replace(path)
@@ -108,7 +90,7 @@ def write_dump(path: Path, frames: Iterable[Frame]) -> str:
         raise StateError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
         beside.unlink(missing_ok=True)
-    return digest.hexdigest()
+    return digest
 
 
 def read_dump(path: Path) -> Iterator[Frame]:
@@ -127,37 +109,12 @@ def read_dump(path: Path) -> Iterator[Frame]:
 
 
 def _frames(path: Path, packed: gzip.GzipFile) -> Iterator[Frame]:
-    digest, count, in_model = hashlib.sha256(), 0, False
-    while True:
-        head = packed.read(_LENGTH_BYTES)
-        length = int.from_bytes(head, "big")
-        if len(head) < _LENGTH_BYTES or length > _LARGEST_FRAME:
-            raise _damaged(path, f"frame {count} has no length")
-        body = packed.read(length)
-        if len(body) < length:
-            raise _damaged(path, f"frame {count} is cut off")
-        try:
-            frame = _ANY.decode(body)
-        except msgspec.MsgspecError as error:
-            raise _damaged(path, f"frame {count} cannot be read: {error}") from error
-        if isinstance(frame, EndFrame):
-            if (frame.frames, frame.sha256) != (count, digest.hexdigest()):
-                raise _damaged(path, f"the content of {count} frames does not match its SHA-256 {frame.sha256}")
-            if packed.read(1):
-                raise _damaged(path, "there is something behind the end")
-            return
+    in_model = False
+    for frame in read_frames(packed.read, _ANY.decode, lambda what: _damaged(path, what)):
         if not (in_model or isinstance(frame, ModelFrame)):
             raise _damaged(path, "content comes before the model key that it belongs to")
         in_model = True
-        digest.update(head)
-        digest.update(body)
-        count += 1
         yield frame
-
-
-def _framed(frame: Frame | EndFrame) -> bytes:
-    body = msgspec.msgpack.encode(frame)
-    return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
 def _check_format(path: Path, line: bytes) -> None:
