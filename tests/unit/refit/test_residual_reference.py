@@ -392,7 +392,7 @@ def test_a_value_that_reads_like_another_cells_name_has_a_detector_of_its_own() 
     document = WatchedDocument.model_validate({"edges": (0.0, 1.0), "families": families})
     watch = OutcomeWatch(resolved(document, None, config_of()), RowWeights(), signatures)
     assert watch.residual is not None
-    assert watch.residual.watched.names == ["region=eu & device=web", "region=eu & device=web (2)"]
+    assert list(watch.residual.watched.names) == ["region=eu & device=web", "region=eu & device=web (2)"]
 
 
 def test_the_middle_of_a_bin_is_near_its_centre() -> None:
