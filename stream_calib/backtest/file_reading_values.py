@@ -145,23 +145,20 @@ def encoded(array: Any) -> list[bytes]:
 def ids_of(column: Column) -> tuple[Any, Failures]:
     """The ids as pyarrow.StringArray (n,) ("" where refused), and what is refused."""
     import pyarrow
+    from pyarrow import compute
 
     rows = np.arange(len(column.array))
-    if column.kind in ("text", "cell"):
+    if column.kind == "text":
         lengths = np.diff(texts_of(column.array)[1])
         rows = np.flatnonzero((lengths == 0) | (lengths > MAX_ID_BYTES))
         if not len(rows):
             return column.array, {}
-    texts, failures = read_ids(column.values(rows), column.path) if len(rows) else ([], {})
-    array = column.array
-    if column.kind not in ("text", "cell"):
-        array = pyarrow.array([""] * len(column.array), type=pyarrow.string())
-    if len(texts) == len(array):
-        ids = pyarrow.array(texts, type=pyarrow.string())
-    else:
-        mask = np.zeros(len(array), dtype=bool)
+    texts, failures = read_ids(column.values(rows), column.path)
+    ids = pyarrow.array(texts, pyarrow.string())
+    if len(rows) < len(column.array):
+        mask = np.zeros(len(column.array), dtype=bool)
         mask[rows] = True
-        ids = pyarrow.compute.replace_with_mask(array, pyarrow.array(mask), pyarrow.array(texts, pyarrow.string()))
+        ids = compute.replace_with_mask(column.array, pyarrow.array(mask), ids)
     return ids, at_rows(failures, rows)
 
 
