@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,11 +22,12 @@ from stream_calib.backtest.history_file import save_history
 from stream_calib.backtest.verify import Difference, Verification
 from stream_calib.errors import BacktestError, HistoryError
 from stream_calib.events.contracts import ModelKey
-from stream_calib.windows.redis_state import RedisState
+from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.state_dump import Frame, HashFrame, ModelFrame, StringFrame, write_dump
+from stream_calib.windows.state_store import Commit
 from tests.command_line import command_line
 from tests.unit.backtest.made_histories import FIRST_PANE, HOUR_MS, drawn_history
-from workers import backtest_command
+from workers import backtest_command, backtest_sources
 from workers.backtest_command import hidden_folder
 from workers.backtest_outputs import Outputs
 from workers.backtest_progress import Steps, StoppedError
@@ -313,17 +314,58 @@ def test_verify_says_what_was_compared_and_what_differs(
     assert "deciding panes" in done.stderr
 
 
+class ReadOnly(MemoryState):
+    """Refuses what would write, once it is shut."""
+
+    shut = False
+
+    def commit(self, change: Commit) -> bool:
+        assert not self.shut, change
+        return super().commit(change)
+
+    def put_signatures(self, signatures: Mapping[int, Sequence[str]], until_ms: int) -> None:
+        assert not self.shut, signatures
+        super().put_signatures(signatures, until_ms)
+
+    def acquire_lease(self, name: str, owner: str, ttl_ms: int) -> str | None:
+        raise AssertionError(name)
+
+
 def test_the_live_state_is_only_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever would be written into a state is refused here."""
+    seen, history = kept_history(monkeypatch), drawn_history(30, 20, 1)
+    store = ReadOnly()
+    store.put_signatures(history.signatures, history.last_pane * HOUR_MS)
+    fields = {"first_pane": history.first_pane, "closed": history.last_pane, "matured": history.last_matured}
+    blobs = {f"scored:{pane}": one.scored for pane, one in enumerate(history.panes, history.first_pane)}
+    blobs |= {f"matured:{p}": one.matured or b"" for p, one in enumerate(history.panes, history.first_pane)}
+    store.commit(Commit(fields={name: str(value) for name, value in fields.items()}, blobs=blobs))
+    store.shut = True
+    live = SimpleNamespace(store=store, generation=history.generation, check=lambda: None)
+    monkeypatch.setattr(backtest_sources, "connect_state", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(backtest_sources, "known_keys", lambda *_: [history.key])
+    monkeypatch.setattr(backtest_sources, "state_of", lambda *_: live)
+    done = command_line("backtest", "--state", "live")
+    assert seen.history is not None, done.stderr
+    assert seen.history.content_sha256() == history.content_sha256()
+    assert seen.history.source == "the live state of flights/1"
 
+
+def test_files_and_cells_connect_to_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
-        raise AssertionError("written")
+        raise AssertionError("connected")
 
-    for name in ("commit", "put_signatures", "drop_signatures", "acquire_lease", "release_lease"):
-        monkeypatch.setattr(RedisState, name, refused)
-    done = command_line("backtest", "--state", "live", environ={"STREAM_CALIB_REDIS_URL": "redis://127.0.0.1:1/0"})
-    assert done.returncode == 1
-    assert "127.0.0.1:1" in done.stderr
+    for module in (backtest_sources, backtest_command):
+        for name in ("connect_state", "open_log"):
+            monkeypatch.setattr(module, name, refused)
+    seen = kept_history(monkeypatch)
+    write_events(folder, 2, 50)
+    save_history(drawn_history(30, 20, 1), folder / "days.cells")
+    for source in ("--cells days.cells", "--scores scores.ndjson --labels labels.ndjson"):
+        seen.history = None
+        done = command_line("backtest", *source.split())
+        assert seen.history is not None, done.stderr
+    done = command_line("backtest", "--topics")
+    assert "AssertionError: connected" in done.stderr
 
 
 # --- stopping
