@@ -111,8 +111,14 @@ class TopicFeed(Feed):
 
     @property
     def source(self) -> str:
-        ranges = ", ".join(f"{p.source} {p.range.wanted.start}..{p.range.wanted.end}" for p in self._parts)
-        return f"topics {ranges}"
+        texts = []
+        for topic in self._sides:
+            if parts := [part for part in self._parts if part.source.topic == topic]:
+                offsets = sum(part.range.wanted.end - part.range.wanted.start for part in parts)
+                texts.append(
+                    f"{topic} ({len(parts)} partition{'s' * (len(parts) > 1)}, {offsets:,} offset{'s' * (offsets != 1)})"
+                )
+        return f"topics {' and '.join(texts)}"
 
     @property
     def start(self) -> Start:

@@ -98,7 +98,7 @@ def test_from_the_beginning_of_a_whole_log_it_is_exact() -> None:
         assert (feed.start, feed.progress(), dict(feed.rejects)) == ("exact", (3, 3), {})
         assert feed.starts == {topics.input_key(topic): Mark(0, None) for topic in ("blocks", "labels")}
         assert feed.at_end == feed.starts.keys()
-        assert feed.source == "topics labels-0 0..1, blocks-0 0..2"
+        assert feed.source == "topics blocks (1 partition, 2 offsets) and labels (1 partition, 1 offset)"
 
 
 def test_it_begins_where_the_model_key_began() -> None:
@@ -146,6 +146,7 @@ def test_the_start_of_a_range_by_time() -> None:
     topics.labels(0, MAY_2024_MS - 1, MAY_2024_MS + 9)
     with topics.feed(since=["2024-05-01T00:00Z"]) as feed:
         assert {i.split(":")[0] + i[-1] for i in feed.starts} == {"s0", "s2", "l0"}
+        assert feed.source.startswith("topics blocks (2 partitions, 4 offsets) and labels (1 ")
         assert rows(feed) == {"s0": [MAY_2024_MS, MAY_2024_MS + 1], "s2": [MAY_2024_MS + 7], "l0": [MAY_2024_MS + 9]}
         assert feed.start == "cold"
         assert feed.progress() == (5, 5)
