@@ -65,7 +65,7 @@ class ColumnJoin(ShardJoin):
         self._scores: list[ScoreRows] = []
         self._labels: list[LabelRows] = []
         """Not in runs yet."""
-        self._counts = Counter[tuple[str, int]]()
+        self._counts: dict[int, Counter[str]] = defaultdict(Counter)
         self._removed, self._removals, self._low_ms = -1, 0, -1
 
     @property
@@ -84,7 +84,7 @@ class ColumnJoin(ShardJoin):
         self._labels.append(replace(rows, from_ms=from_ms))
         self._settle(_ENOUGH)
 
-    def counts(self) -> Mapping[tuple[str, int], int]:
+    def counts(self) -> Mapping[int, Counter[str]]:
         self._settle()
         return self._counts
 
@@ -114,8 +114,7 @@ class ColumnJoin(ShardJoin):
         self._predictions.forget(gone, self._since_ms)
         older = [p for p in self._held if p <= pane]
         self._versions.forget(sum(self._held.pop(p) for p in older), self._since_ms)
-        for key in [key for key in self._counts if key[1] == pane]:
-            del self._counts[key]
+        self._counts.pop(pane, None)
 
     def _settle(self, enough: int = 1) -> None:
         """Makes runs of what has come, if that is at least so many rows."""
@@ -215,7 +214,7 @@ class ColumnJoin(ShardJoin):
         for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
             pane, kind = divmod(key, len(Outcome))
             if kind != Outcome.UNSCORED:
-                self._counts[COUNTED[Outcome(kind)], pane] += sign * count
+                self._counts[pane][COUNTED[Outcome(kind)]] += sign * count
 
 
 def _gathered(found: list[Found], since_ms: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -38,8 +38,8 @@ Rows = TypeVar("Rows", ScoreRows, LabelRows)
 class _Shard:
     join: ShardJoin
     marks: dict[str, Mark] = field(default_factory=dict)
-    counts: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """But for those that the join has."""
+    counts: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """Pane -> kind -> how many; but for those that the join has."""
     entries: dict[str, dict[int, Entry]] = field(default_factory=lambda: defaultdict(dict))
     removed: int = -1
     origin: int | None = None
@@ -47,10 +47,11 @@ class _Shard:
     registered: tuple[int, int] = (0, 0)
     """Numbers of score and label inputs."""
 
-    def all_counts(self) -> Iterator[tuple[tuple[str, int], int]]:
-        """Kind and pane -> how many."""
-        yield from self.counts.items()
-        yield from self.join.counts().items()
+    def counted(self, pane: int) -> Counter[str]:
+        """Kind -> how many of the pane."""
+        found = Counter(self.counts.get(pane))
+        found.update(self.join.counts().get(pane))
+        return found
 
     def note_inputs(self, inputs: Inputs | None) -> None:
         if inputs is not None:
@@ -131,7 +132,7 @@ class MemoryShards(ShardStore):
         for pane, n in _numbers(panes):
             shard.last = pane if shard.last is None else max(shard.last, pane)
             if pane > shard.removed:
-                shard.counts["accepted", pane] += n
+                shard.counts[pane]["accepted"] += n
         if len(kept := _kept(rows, panes, shard.removed)):
             shard.join.add_scores(kept)
 
@@ -150,9 +151,9 @@ class MemoryShards(ShardStore):
     def _count(self, shard: _Shard, kind: str, pane: int, n: int, later: int) -> None:
         """What comes for a pane that was dropped is counted in a later one; before the origin it was, already."""
         if pane > shard.removed:
-            shard.counts[kind, pane] += n
+            shard.counts[pane][kind] += n
         elif shard.origin is None or pane > shard.origin:
-            shard.counts["label_after_mature" if kind == "labels" else kind, later] += n
+            shard.counts[later]["label_after_mature" if kind == "labels" else kind] += n
 
     def _admit(self, number: int, pane: int, guard: ReadGuard) -> dict[str, int] | None:
         """The cut, None for "not yet"; PaneGoneError as in lua/clocks.lua (admit)."""
@@ -195,7 +196,7 @@ class MemoryShards(ShardStore):
         if cut is None:
             return None
         state = self._shards[shard]
-        counts = {kind: n for (kind, p), n in state.all_counts() if p == pane and n}
+        counts = {kind: n for kind, n in state.counted(pane).items() if n}
         entries = {}
         for input_key in (*guard.inputs.scores, *guard.inputs.labels):
             reached = [entry for p, entry in state.entries[input_key].items() if p >= pane]
@@ -214,8 +215,8 @@ class MemoryShards(ShardStore):
     def _counts(self, wanted: Callable[[int], bool]) -> dict[str, int]:
         total = Counter[str]()
         for shard in self._shards:
-            for (kind, p), n in shard.all_counts():
-                total[kind] += n if wanted(p) else 0
+            for pane in filter(wanted, {*shard.counts, *shard.join.counts()}):
+                total.update(shard.counted(pane))
         return {kind: n for kind, n in total.items() if n}
 
     def remove(self, shard: int, pane: int, guard: ReadGuard, recorded: Mapping[str, int] | None = None) -> bool:
@@ -239,10 +240,9 @@ class MemoryShards(ShardStore):
         later = self._later_pane(state, guard.inputs)
         if recorded is not None:
             for kind in LABEL_CLASSES:
-                since = state.counts[kind, pane] - recorded.get(kind, 0)
+                since = state.counts[pane][kind] - recorded.get(kind, 0)
                 self._count(state, kind, pane, max(since, 0), later)
-        for key in [k for k in state.counts if k[1] == pane]:
-            del state.counts[key]
+        state.counts.pop(pane, None)
         return True
 
 

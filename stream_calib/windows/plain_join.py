@@ -31,7 +31,7 @@ class PlainJoin(ShardJoin):
         self._versions: dict[int, list[Version]] = defaultdict(list)
         """fingerprint -> one for each delivery, until no pane can need it."""
         self._rows: dict[int, list[bytes]] = defaultdict(list)
-        self._counts = Counter[tuple[str, int]]()
+        self._counts: dict[int, Counter[str]] = defaultdict(Counter)
         self._removed = -1
 
     def add_scores(self, rows: ScoreRows) -> None:
@@ -53,7 +53,7 @@ class PlainJoin(ShardJoin):
             self._note(version, self._predictions.get(fingerprint, {}), 1)
             self._versions[fingerprint].append(version)
 
-    def counts(self) -> Mapping[tuple[str, int], int]:
+    def counts(self) -> Mapping[int, Counter[str]]:
         return self._counts
 
     def rows(self, pane: int) -> ScoreRows:
@@ -77,14 +77,13 @@ class PlainJoin(ShardJoin):
                     del self._versions[fingerprint]
         self._rows.pop(pane, None)
         self._removed = pane
-        for key in [key for key in self._counts if key[1] == pane]:
-            del self._counts[key]
+        self._counts.pop(pane, None)
 
     def _note(self, version: Version, predictions: Mapping[int, int], n: int) -> None:
         kind = COUNTED.get(outcome(version, predictions.values(), self._horizon_ms))
         pane = version.time_ms // self._pane_ms
         if kind is not None and pane > self._removed:
-            self._counts[kind, pane] += n
+            self._counts[pane][kind] += n
 
     def _rematch(self, fingerprint: int, before: Mapping[int, int]) -> None:
         for version in self._versions.get(fingerprint, ()):

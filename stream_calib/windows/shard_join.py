@@ -4,6 +4,7 @@ rest: positions, clocks, what is counted and removed."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -24,8 +25,8 @@ class ShardJoin(ABC):
         """Holds the labels, each until no score can come any more that it would join."""
 
     @abstractmethod
-    def counts(self) -> Mapping[tuple[str, int], int]:
-        """(`matched` or one of UNMATCHED_KINDS, pane of the labels) -> how many."""
+    def counts(self) -> Mapping[int, Counter[str]]:
+        """Pane of the labels -> `matched` or one of UNMATCHED_KINDS -> how many; nothing of other panes."""
 
     @abstractmethod
     def rows(self, pane: int) -> ScoreRows:

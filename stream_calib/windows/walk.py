@@ -50,14 +50,17 @@ def winners(rows: ScoreRows) -> ScoreRows:
     Among equal ones the smallest (signature hash, unit bucket, version, served probability): any rule does, as long as
     it does not depend on the order of arrival.
     """
-    order = np.argsort(rows.fingerprint, kind="stable")
-    fingerprint = rows.fingerprint[order]
+    fingerprint = rows.fingerprint
+    if not (fingerprint[1:] >= fingerprint[:-1]).all():
+        rows = rows.take(np.argsort(fingerprint))
+        fingerprint = rows.fingerprint
     equal = fingerprint[1:] == fingerprint[:-1]
     if not equal.any():
-        return rows.take(order)
+        return rows
     several = np.concatenate([[False], equal]) | np.concatenate([equal, [False]])
-    chosen = np.concatenate([order[~several], _smallest(rows, order[several])])
-    return rows.take(chosen[np.argsort(rows.fingerprint[chosen])])
+    chosen = ~several
+    chosen[_smallest(rows, np.flatnonzero(several))] = True
+    return rows.take(np.flatnonzero(chosen))
 
 
 def _smallest(rows: ScoreRows, index: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterator, Sized
 from typing import Any
 
@@ -82,7 +81,7 @@ class MemoryBackend(Backend):
         s = shards._shards[shard]
         join = s.join
         assert isinstance(join, PlainJoin | ColumnJoin)
-        counts = +s.counts, +Counter(join.counts())
+        counts = [+found for by_pane in (s.counts, join.counts()) for found in by_pane.values()]
         parts: list[Sized] = [join._predictions, join._versions, join._rows, *counts, *s.entries.values()]
         return sum(len(part) for part in parts)
 
