@@ -115,7 +115,8 @@ class TopicFeed(Feed):
         for topic in self._sides:
             if parts := [part for part in self._parts if part.source.topic == topic]:
                 offsets = sum(part.range.wanted.end - part.range.wanted.start for part in parts)
-                texts.append(
+                many, more = "s" * (len(parts) != 1), "s" * (offsets != 1)
+                texts.append(f"{topic} ({len(parts)} partition{many}, {offsets:,} offset{more})")
                     f"{topic} ({len(parts)} partition{'s' * (len(parts) > 1)}, {offsets:,} offset{'s' * (offsets != 1)})"
                 )
         return f"topics {' and '.join(texts)}"
