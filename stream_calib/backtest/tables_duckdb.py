@@ -6,6 +6,8 @@ What DuckDB says of a file that it cannot read becomes a HistoryError with the f
 from __future__ import annotations
 
 import glob
+import tempfile
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +62,10 @@ def connect(threads: int | None = None, database: Path | None = None) -> duckdb.
     with readable("DuckDB" if database is None else str(database)):
         opened = duckdb.connect(":memory:" if database is None else str(database), read_only=database is not None)
         opened.execute("SET TimeZone = 'UTC'")
+        # What does not fit into memory goes there; by default it would be the folder that one happens to be in. DuckDB
+        # makes the folder when it needs it, and removes it.
+        spill = Path(tempfile.gettempdir()) / f"stream-calib-duckdb-{uuid.uuid4().hex}"
+        opened.execute(f"SET temp_directory = {text_literal(str(spill))}")
         if threads is not None:
             opened.execute(f"SET threads = {threads:d}")
         return opened

@@ -78,6 +78,11 @@ def cells_of_tables(
         )
     if not own and label_columns.time is None:
         raise HistoryError("a table of labels needs the times of its labels; name their column")
+    if list(score_columns.groups) != list(config.scores.attributes):
+        raise HistoryError(
+            f"the groups of the table are {', '.join(score_columns.groups) or 'none'}, and scores.attributes"
+            f" {', '.join(config.scores.attributes) or 'none'}: a signature has the values of these, in their order"
+        )
     if config.scores.sample_rate != 1:
         raise HistoryError(
             "scores.sample_rate: a table is counted whole, by an engine that has the room; leave it at 1 for this run"

@@ -52,7 +52,9 @@ def test_three_formats_of_one_table_give_one_history(connection: duckdb.DuckDBPy
     (tmp_path / "log.csv.gz").write_bytes(gzip.compress((tmp_path / "log.csv").read_bytes()))
     (tmp_path / "bom.csv").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "log.csv").read_bytes().replace(b",", b";"))
     (tmp_path / "log.ndjson").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    config = Config.model_validate({"model": {"name": "churn"}, "windows": {"horizon": "1h"}})
+    config = Config.model_validate(
+        {"model": {"name": "churn"}, "scores": {"attributes": {"carrier": "carrier"}}, "windows": {"horizon": "1h"}}
+    )
     scores = ScoreColumns("p", TimeColumn("ts", "ms"), "id", groups={"carrier": "carrier"})
     histories = [
         cells_of_tables(

@@ -18,7 +18,7 @@ from stream_calib.backtest.tables import LabelColumns, ScoreColumns, TimeColumn
 from stream_calib.backtest.tables_duckdb import connect, open_query
 from stream_calib.backtest.warehouse import UnitBuckets, cells_of_tables
 from stream_calib.backtest.warehouse_difference import difference_by_reason
-from stream_calib.backtest.warehouse_engine import DuckDBEngine
+from stream_calib.backtest.warehouse_engine import DuckDBEngine, Statement
 from stream_calib.backtest.warehouse_grid import BIN_SQL, bin_of, estimate_sql, grid_table
 from stream_calib.backtest.warehouse_ibis import IbisEngine
 from stream_calib.calibration.grid import locate
@@ -378,5 +378,44 @@ def test_tables_that_make_no_history_are_refused(connection: duckdb.DuckDBPyConn
         one_table(connection, [good], event_id="idd")
     with pytest.raises(HistoryError, match=r"column 'score' is of type DOUBLE, which cannot be an id"):
         one_table(connection, [good], event_id="score")
+    ungrouped, labels = ScoreColumns("score", TimeColumn("ts", "ms")), LabelColumns("label", None)
+    table, engine = open_query(connection, "predictions"), DuckDBEngine(connection)
+    with pytest.raises(HistoryError, match=r"groups of the table are none, and scores\.attributes carrier, origin"):
+        cells_of_tables(engine, table, ungrouped, None, labels, config(), KEY)
     with pytest.raises(HistoryError, match=r"scores\.sample_rate"):
         counted(connection, [ScoreRow("a", START_MS, 0.5, None, None)], [], config(scores={"sample_rate": 0.5}))
+
+
+class Told(DuckDBEngine):
+    """Keeps what it is asked."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        super().__init__(connection)
+        self.asked: list[str] = []
+
+    def rows(self, statement: Statement, source: str) -> list[tuple[Any, ...]]:
+        self.asked.append(statement.sql)
+        return super().rows(statement, source)
+
+    def columns(self, statement: Statement, source: str) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+        self.asked.append(statement.sql)
+        return super().columns(statement, source)
+
+
+@pytest.mark.parametrize("dialect", ["bigquery", "databricks", "postgres", "snowflake", "trino"])
+def test_the_sql_has_no_function_that_an_engine_lacks(connection: duckdb.DuckDBPyConnection, dialect: str) -> None:
+    sqlglot = pytest.importorskip("sqlglot")
+    one = Prediction("a", at(0), 0.5, label=1, known=at(1))
+    put(connection, "given_rows", [one, one._replace(known=at(300))], ONE_TABLE)
+    stamps = "epoch_ms(ts)::TIMESTAMP AS ts, epoch_ms(known)::TIMESTAMPTZ AS known"
+    connection.execute(f"CREATE OR REPLACE TABLE stamped AS SELECT * REPLACE ({stamps}) FROM given_rows")
+    engine = Told(connection)
+    groups = {"carrier": "carrier", "origin": "origin"}
+    columns = ScoreColumns("score", TimeColumn("ts"), "id", keep_rate="rate", groups=groups)
+    labels = LabelColumns("label", TimeColumn("known"))
+    cells_of_tables(engine, open_query(connection, "stamped"), columns, None, labels, config(), KEY)
+    assert len(engine.asked) == 3
+    for sql in engine.asked:
+        (other,) = sqlglot.transpile(sql, read="duckdb", write=dialect, unsupported_level=sqlglot.ErrorLevel.RAISE)
+        unknown = sqlglot.parse_one(other, read=dialect).find_all(sqlglot.exp.Anonymous)
+        assert [function.name for function in unknown] == []
