@@ -67,6 +67,7 @@ def run_backtest(config: Config, asked: Asked) -> int:
             history = history_of(asked.source, config, steps)
             if asked.save_cells is not None:
                 save_history(history, asked.save_cells)
+            _make(folder)
             worked = work(history, tried.tried, scenarios, effort, steps)
             steps.begin("writing")
             asked.outputs.write(worked.document)
@@ -100,8 +101,7 @@ def run_verify(config: Config, asked: Asked) -> int:
             on_records=lambda done, of: on_records(done, of, f"{done:,} records"),
             on_panes=lambda done, of: on_panes(done, of, f"{done:,} panes"),
         )
-    if outputs.json is not None:
-        outputs.json.write_bytes(found.encode() + b"\n")
+    outputs.write_json(found.encode())
     console.print(verification_text(found, key, config.windows.pane_ms), soft_wrap=True)
     return DIFFERENCES if found.differences else 0
 
@@ -110,6 +110,15 @@ def hidden_folder(outputs: Sequence[Path | None]) -> Path:
     """Beside the first output, and called after it."""
     first = next((path for path in outputs if path is not None), None)
     return Path(HIDDEN_FOLDER) if first is None else first.with_name(f".{first.name}.backtest")
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BacktestError(
+            f"{folder}: outcomes cannot be kept there ({error.strerror}); name another folder with --resume-folder"
+        ) from error
 
 
 def _print(worked: Worked, history: CellHistory, outputs: Outputs) -> None:

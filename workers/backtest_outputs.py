@@ -40,20 +40,28 @@ class Outputs:
 
     def write(self, document: BacktestDocument) -> None:
         """Raises BacktestError where a file cannot be written."""
-        try:
-            if self.html is not None:
-                self.html.write_text(render_report(document), encoding="utf-8")
-            if self.json is not None:
-                self.json.write_bytes(document.encode() + b"\n")
-        except OSError as error:
-            raise BacktestError(f"{error.filename}: cannot be written: {error.strerror}") from error
+        if self.html is not None:
+            _write(self.html, render_report(document).encode())
+        self.write_json(document.encode())
         if self.parquet is not None:
             from stream_calib.backtest.export import export_parquet
 
             export_parquet(document, self.parquet)
+
+    def write_json(self, encoded: bytes) -> None:
+        """Where it was asked for. Raises BacktestError where it cannot be written."""
+        if self.json is not None:
+            _write(self.json, encoded + b"\n")
 
     def written(self) -> Iterator[str]:
         """A line for each."""
         for what, path in (("report", self.html), ("result", self.json), ("tables", self.parquet)):
             if path is not None:
                 yield f"{what}: {path}"
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise BacktestError(f"{path}: cannot be written: {error.strerror}") from error

@@ -400,10 +400,16 @@ def test_outcomes_are_kept_beside_the_first_output() -> None:
     assert hidden_folder([None]) == Path(".stream-calib-backtest")
 
 
-def test_outputs_that_cannot_be_written_are_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+def test_outputs_that_cannot_be_written_are_told(folder: Path) -> None:
+    (folder / "file").write_text("")
     with pytest.raises(BacktestError, match="name a file in a folder that is there"):
-        Outputs(tmp_path / "file" / "r.html", None, None).check()
+        Outputs(folder / "file" / "r.html", None, None).check()
+    with pytest.raises(BacktestError, match=r"none/r\.json: cannot be written: No such file or directory"):
+        Outputs(None, folder / "none" / "r.json", None).write_json(b"{}")
+    save_history(drawn_history(3, 10, 1), folder / "days.cells")
+    done = command_line("backtest", "--cells", "days.cells", "--resume-folder", "file/below")
+    assert done.returncode == 1
+    assert "file/below: outcomes cannot be kept there (Not a directory); name another folder" in done.stderr
 
 
 def test_one_source_is_one_source() -> None:
