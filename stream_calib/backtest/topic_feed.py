@@ -117,8 +117,6 @@ class TopicFeed(Feed):
                 offsets = sum(part.range.wanted.end - part.range.wanted.start for part in parts)
                 many, more = "s" * (len(parts) != 1), "s" * (offsets != 1)
                 texts.append(f"{topic} ({len(parts)} partition{many}, {offsets:,} offset{more})")
-                    f"{topic} ({len(parts)} partition{'s' * (len(parts) > 1)}, {offsets:,} offset{'s' * (offsets != 1)})"
-                )
         return f"topics {' and '.join(texts)}"
 
     @property
