@@ -14,15 +14,12 @@ from datetime import datetime, timezone
 from difflib import get_close_matches
 from typing import Literal, NamedTuple, TypeAlias
 
-from pydantic import TypeAdapter
-
 from stream_calib.config import Config
-from stream_calib.config_values import DurationMs, duration_text
+from stream_calib.config_values import duration_ms, duration_text
 from stream_calib.errors import BacktestError
 from stream_calib.events.event_times import iso8601_ms
 
 Fault: TypeAlias = Literal["shift", "traffic", "outage", "delay", "duplicate"]
-_DURATION = TypeAdapter[int](DurationMs)
 _EXAMPLE = "'shift group=carrier:UA size=.5 from=2013-06-01'"
 
 
@@ -114,12 +111,19 @@ def _share(text: str) -> float:
     return share
 
 
+def _delay(text: str) -> float:
+    delay_ms = duration_ms(text)
+    if not delay_ms:
+        raise ValueError
+    return float(delay_ms)
+
+
 _SHARE = "a share of the events, as .3 or 30%"
 _AMOUNTS: Mapping[Fault, tuple[str, _Key]] = {
     "shift": ("size", _Key(_size, "log-odds from -10 to 10 that outcomes move by, as .5, and not 0", None)),
     "traffic": ("factor", _Key(_factor, "a factor from 0 to 100, as 2 or .5, and not 1", None)),
     "outage": ("share", _Key(_share, _SHARE, 1.0)),
-    "delay": ("by", _Key(lambda text: float(_DURATION.validate_python(text)), 'a duration, as "12h" or "2d"', None)),
+    "delay": ("by", _Key(_delay, 'a duration, as "12h" or "2d"', None)),
     "duplicate": ("share", _Key(_share, _SHARE, None)),
 }
 

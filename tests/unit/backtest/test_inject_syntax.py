@@ -65,6 +65,7 @@ def test_a_missing_label_that_is_a_negative_is_known() -> None:
         ("traffic factor=-1 from=2013-06-01", "factor=-1 cannot be used"),
         ("outage share=120% from=2013-06-01", "share=120% cannot be used"),
         ("delay by=5 from=2013-06-01", "by=5 cannot be used; it takes a duration"),
+        ("delay by=0h from=2013-06-01", "by=0h cannot be used"),
         ("shift siz=1 from=2013-06-01", "'siz=1' says nothing of a shift; did you mean size?"),
         ("shift now", "'now' says nothing of a shift; shift takes group, size, from, until, seed, each as key=value"),
         ("delay by=1h group=carrier:UA from=2013-06-01", "'group=carrier:UA' says nothing of a delay"),
