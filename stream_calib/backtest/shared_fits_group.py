@@ -65,17 +65,33 @@ class PanesSeen:
         return self.make_fit_cells()
 
 
+class ForwardDays:
+    """The forward evidence of a history, as of the end of each day."""
+
+    def __init__(self, panes: SharedPanes, config: Config) -> None:
+        self._forward, self._config = ForwardEvidence(config, panes.signatures), config
+        self._days: dict[int, tuple[ForwardDay, ...]] = {}
+
+    def end_day(self, evidence: Evidence) -> None:
+        """Notes the day that is over, unless another policy has done so."""
+        day, last = evidence.last_day, self._forward.last_day
+        if last is None or day > last:
+            fit_cells = evidence.fit_cells() if is_enough(evidence, self._config) else None
+            self._forward.end_day(day, evidence.day_panes, fit_cells)
+            self._days[day] = self._forward.days
+
+    def record(self, day: int) -> ForwardRecord:
+        """As of the end of a day."""
+        return ForwardRecord(self._forward.variants, self._days.get(day, ()))
+
+
 @dataclass(slots=True)
 class FitGroup:
     """Of the configurations with one fit key. Grows as policies are run."""
 
     panes: SharedPanes
-    config: Config
-    """One of them."""
-    forward: ForwardEvidence = field(init=False)
-    weights: RowWeights = field(init=False)
-    days: dict[int, tuple[ForwardDay, ...]] = field(default_factory=dict)
-    """Day -> the record at its end."""
+    forward: ForwardDays
+    weights: RowWeights
     seen: dict[tuple[int, int], PanesSeen] = field(default_factory=dict)
     """(last pane, panes of the gate's window) -> evidence."""
     candidates: dict[int, Candidate | FitError] = field(default_factory=dict)
@@ -89,22 +105,6 @@ class FitGroup:
     psi: PsiSeen = field(default_factory=PsiSeen)
     watches: dict[MapKey, OutcomeWatch] = field(default_factory=dict)
     shown: dict[tuple[MapKey, int], _Shown] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.forward = ForwardEvidence(self.config, self.panes.signatures)
-        self.weights = RowWeights.of(self.config)
-
-    def end_day(self, evidence: Evidence) -> None:
-        """Notes the day that is over, unless another policy has done so."""
-        day, last = evidence.last_day, self.forward.last_day
-        if last is None or day > last:
-            fit_cells = evidence.fit_cells() if is_enough(evidence, self.config) else None
-            self.forward.end_day(day, evidence.day_panes, fit_cells)
-            self.days[day] = self.forward.days
-
-    def record(self, day: int) -> ForwardRecord:
-        """As of the end of a day."""
-        return ForwardRecord(self.forward.variants, self.days.get(day, ()))
 
     def map_of(self, snapshot: ResolvedSnapshot) -> JudgedMap:
         """What it serves."""
@@ -190,7 +190,7 @@ class SharedSource(RefitSource):
             own = self._advanced(last)
             day = own.last_day if own.day_is_over else own.last_day - 1
             try:
-                made = make_candidate(evidence, self._group.record(day), self._panes.signatures, self._config)
+                made = make_candidate(evidence, self._group.forward.record(day), self._panes.signatures, self._config)
             except FitError as error:
                 known[last] = error
             else:
@@ -248,7 +248,7 @@ class SharedSource(RefitSource):
         for pane in range(own.next_pane, last + 1):
             own.advance_cells(pane, self._panes.matured(pane), self._panes.chain(pane))
             if own.day_is_over:
-                self._group.end_day(own)
+                self._group.forward.end_day(own)
         return own
 
     def _seen(self, own: Evidence) -> PanesSeen:

@@ -15,7 +15,7 @@ from stream_calib.calibration.groups import Signature
 from stream_calib.calibration.metrics import auc, log_loss, worst_group_error
 from stream_calib.refit.gate_evidence import judged
 from tests.unit.backtest.made_up import history
-from tests.unit.refit.world import FIRST_PANE, SIGNATURES, config
+from tests.unit.refit.world import FIRST_PANE, REGIONS, SIGNATURES, config
 
 DAYS, WARM_UP = 14, 3
 DAY_PANES = 24
@@ -57,7 +57,7 @@ class LabelledRows:
                 if version is not None:
                     p = float(maps[version].at_centres(matured.grid_bin[i : i + 1], np.array([0]), [values])[0])
                 positives, rows = int(matured.positives[i]), int(matured.labelled[i])
-                region = list(SIGNATURES.values()).index(values)
+                region = REGIONS.index(values[0])
                 columns += [(pane, region, raw, p, int(row < positives)) for row in range(rows)]
         self.pane, self.region, self.raw, self.served, self.label = map(np.array, zip(*columns, strict=True))
         self.used = self.pane >= (FIRST_DAY + WARM_UP) * DAY_PANES

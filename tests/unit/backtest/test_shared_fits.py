@@ -8,6 +8,7 @@ from stream_calib.backtest.policy import Policy, make_policy
 from stream_calib.backtest.shared_fits import SharedFits, fit_key
 from stream_calib.backtest.stepping import Stepper
 from stream_calib.config import Config
+from stream_calib.refit.candidate import make_candidate
 from tests.unit.backtest.made_up import history
 from tests.unit.refit.world import config
 
@@ -72,15 +73,12 @@ def test_keys_tell_fits_apart_and_nothing_else() -> None:
 @pytest.mark.parametrize("given", [{"refit.max_age": "12h"}, {"refit.gate_margin": 0.0}])
 def test_candidates_of_a_pane_are_fitted_once(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     fitted: list[int] = []
-    from stream_calib.backtest import shared_fits_group
-
-    make = shared_fits_group.make_candidate
 
     def counted(evidence: Any, *rest: Any) -> Any:
         fitted.append(evidence.last_pane)
-        return make(evidence, *rest)
+        return make_candidate(evidence, *rest)
 
-    monkeypatch.setattr(shared_fits_group, "make_candidate", counted)
+    monkeypatch.setattr("stream_calib.backtest.shared_fits_group.make_candidate", counted)
     shared = SharedFits(CELLS)
     asked = 0
     for policy in policies([{}, given, {}]):
