@@ -10,7 +10,8 @@ from stream_calib.snapshot.report import RefitReport
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.state_store import StateStore
 
-_SNAPSHOTS_KEPT = 64
+_SNAPSHOTS_KEPT = 1_000
+"""Years of daily ones; most of each are documents that it shares with those of other policies."""
 
 
 class RememberingStore(SnapshotStore):

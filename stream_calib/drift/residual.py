@@ -163,13 +163,15 @@ def advance(
     threshold = log_threshold(watched, budget_panes)
     # The mean is at most the largest.
     near = np.flatnonzero(moved.max(axis=1, initial=-np.inf) >= threshold)
-    above = log_mean(moved[near]) - threshold
-    alarming = near[above >= 0]
-    alarms = tuple(
-        ResidualAlarm(int(active[i]), watched.names[active[i]], float(by), SHIFTS[int(moved[i].argmax())])
-        for i, by in zip(alarming.tolist(), above[above >= 0].tolist(), strict=True)
-    )
-    moved[alarming] = -np.inf
+    alarms: tuple[ResidualAlarm, ...] = ()
+    if len(near):
+        above = log_mean(moved[near]) - threshold
+        alarming = near[above >= 0]
+        alarms = tuple(
+            ResidualAlarm(int(active[i]), watched.names[active[i]], float(by), SHIFTS[int(moved[i].argmax())])
+            for i, by in zip(alarming.tolist(), above[above >= 0].tolist(), strict=True)
+        )
+        moved[alarming] = -np.inf
     log_m[active] = round_down(moved)
     return ResidualState(tuple(watched.names), log_m), alarms
 
