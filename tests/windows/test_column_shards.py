@@ -19,7 +19,8 @@ from stream_calib.windows.shard_store import LABEL_CLASSES, ReadGuard, ScoreRows
 from stream_calib.windows.sorted_runs import Run, SortedRuns
 from stream_calib.windows.walk import winners
 from tests.oracle.offline import Clock, End, Label, Score
-from tests.windows.join import PANE_0, SETTINGS, Join, at
+from tests.windows.join import PANE_0, SETTINGS, Join, at, block
+from tests.windows.join import label as dated
 from tests.windows.logs import settings_with
 from tests.windows.records import Block, Item
 
@@ -170,6 +171,20 @@ def test_runs_of_all_sizes_say_the_same(enough: int, monkeypatch: pytest.MonkeyP
         assert found == [None, None]
     assert removed > 10
     assert matched > 500
+
+
+@pytest.mark.parametrize("made", [MemoryShards, ColumnShards])
+def test_labels_without_a_score_are_forgotten_with_the_next_removal(made: type[MemoryShards]) -> None:
+    """Both scores come behind their labels, so these leaked; of the first one nobody knows any more."""
+    join = Join(made(1, SETTINGS))
+    join.write("s:b:0", block(("other", 1)))
+    join.move_clocks(60)
+    join.write("l:t:0", dated("a", 56.5, 1))
+    assert join.remove(0) == [True]
+    join.write("l:t:0", dated("b", 56.5, 1))
+    assert join.store.counts_after(PANE_0) == {"labels": 2}
+    join.write("s:b:0", block(("a", 57.5), ("b", 57.5)))
+    assert join.store.counts_after(PANE_0) == {"labels": 2, "accepted": 2, "label_leaked": 1}
 
 
 @given(st.lists(st.lists(st.integers(0, 30), max_size=6), max_size=12), st.integers(0, 8))
