@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.tables import LabelColumns, ScoreColumns, Table
-from stream_calib.backtest.warehouse_cells import REPEATED, CellKeys, packed_panes
+from stream_calib.backtest.warehouse_cells import MATCHED, REPEATED, CellKeys, packed_panes
 from stream_calib.backtest.warehouse_engine import Engine
 from stream_calib.backtest.warehouse_fields import attribute_value, label_fields, score_fields
 from stream_calib.backtest.warehouse_grid import grid_table
@@ -111,18 +111,18 @@ def cells_of_tables(
     dictionary = _put_tables(engine, query, found, config)
     _put_units(engine, query, source, exact=buckets == "exact")
     keys = CellKeys.of(first, len(dictionary))
-    columns = engine.columns(query.cells(keys, exact=buckets == "exact"), source)
+    counted = engine.columns(query.cells(keys, exact=buckets == "exact"), source)
+    of_cells = counted["key"] != MATCHED
+    key_of, n = counted["key"][of_cells], counted["n"][of_cells]
     negative = config.windows.missing_label == "negative_at_horizon"
-    cells = keys.cells(columns["key"], columns["n"], negative=negative)
+    cells = keys.cells(key_of, n, negative=negative)
     final = first - 1 if found.newest_label_ms is None else min(_last_final(found.newest_label_ms, query), last)
     packed = packed_panes(cells, range(first, last + 1), final, dictionary, config)
-    state, n = keys.state(columns["key"]), columns["n"]
+    state = keys.state(key_of)
     counts = found.counts
     counts["winners"] = int(n.sum())
     counts["duplicates"] = counts["accepted"] - counts["winners"]
-    counts["matched"] = int(n[(state > 0) & (state < REPEATED)].sum())
-    if bool((state >= REPEATED).any()):
-        counts["matched"] += int(engine.columns(query.matched(exact=buckets == "exact"), source)["n"][0])
+    counts["matched"] = int(n[(state > 0) & (state < REPEATED)].sum()) + int(counted["n"][~of_cells].sum())
     counts["unmatched"] = counts["labels"] - counts["matched"]
     counts["capped"] = packed.capped
     kept = {name: n for name, n in counts.items() if n}

@@ -20,6 +20,8 @@ from stream_calib.windows.vocabulary import MOST_KEEP_RATES, Vocabulary
 
 NONE, WITHDRAWN, NEGATIVE, POSITIVE, REPEATED = 0, 1, 2, 3, 4
 """What a winner's label is; REPEATED is added where its id is there several times."""
+MATCHED = -1
+"""A key that is none."""
 
 _STATE_BITS = 3
 _BIN_BITS = (N_BINS - 1).bit_length()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stream_calib.backtest.tables import LabelColumns, ScoreColumns, Table
-from stream_calib.backtest.warehouse_cells import REPEATED, CellKeys
+from stream_calib.backtest.warehouse_cells import MATCHED, REPEATED, CellKeys
 from stream_calib.backtest.warehouse_engine import ResultType, Statement
 from stream_calib.backtest.warehouse_fields import Selected
 from stream_calib.backtest.warehouse_grid import BIN_SQL, estimate_sql
@@ -83,22 +83,19 @@ class Query:
         return Statement(f"SELECT DISTINCT {self._unit()} AS unit FROM {self._scores()}", {"unit": "text"})
 
     def cells(self, keys: CellKeys, *, exact: bool) -> Statement:
-        """`key` (see `CellKeys`) and `n` winners."""
+        """`key` (see `CellKeys`) and `n` winners; under the key MATCHED the labels of ids that are there several times
+        that join a winner."""
         parts = [f"SELECT {keys.sql('state')} AS key FROM once"]
         if self.has_id:
             parts.append(f"SELECT {keys.sql(f'state + {REPEATED}')} AS key FROM repeatedly")
+            parts.append(
+                f"SELECT {MATCHED} AS key FROM versions AS v WHERE EXISTS"
+                f" (SELECT 1 FROM firsts AS f WHERE f.id = v.id AND {self._joins('f', 'v')})"
+            )
         body = " UNION ALL ".join(parts)
         return Statement(
             f"WITH {self._with(exact=exact)} SELECT key, count(*) AS n FROM ({body}) AS counted GROUP BY key",
             _integers("key", "n"),
-        )
-
-    def matched(self, *, exact: bool) -> Statement:
-        """`n` labels of ids that are there several times that join a winner."""
-        return Statement(
-            f"WITH {self._with(exact=exact)} SELECT count(*) AS n FROM versions AS v WHERE EXISTS"
-            f" (SELECT 1 FROM firsts AS f WHERE f.id = v.id AND {self._joins('f', 'v')})",
-            _integers("n"),
         )
 
     def _with(self, *, exact: bool) -> str:
