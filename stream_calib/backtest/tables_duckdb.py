@@ -30,6 +30,7 @@ KIND_OF_SUFFIX: dict[str, FileKind] = {
     ".jsonl": "ndjson",
     ".json": "ndjson",
 }
+_SAMPLED_OBJECTS = 50_000
 _PACKINGS = (".gz", ".zst")
 """What DuckDB unpacks; Parquet is packed inside."""
 _KINDS: dict[str, ColumnKind] = {
@@ -103,7 +104,19 @@ def open_files(connection: duckdb.DuckDBPyConnection, paths: Sequence[str | Path
     if kind == "csv":
         options = "header = true, all_varchar = true, union_by_name = true"
         return describe(connection, f"read_csv({names}, {options})", source, cells=True)
-    return describe(connection, f"read_json({names}, format = 'newline_delimited', maximum_depth = 1)", source)
+    return _json_table(connection, names, source)
+
+
+def _json_table(connection: duckdb.DuckDBPyConnection, names: str, source: str) -> Table:
+    """With the members of the first objects of the files as columns; what other members later ones have is not read."""
+    options = f"format = 'newline_delimited', maximum_depth = 1, sample_size = {_SAMPLED_OBJECTS}"
+    found = describe(connection, f"read_json({names}, {options}, union_by_name = true)", source)
+    if [field.kind for field in found.fields.values()] == ["json"] and "json" in found.fields:
+        raise HistoryError(
+            f"{source}: its lines are no JSON objects; each must be an object with the fields as members"
+        )
+    columns = ", ".join(f"{text_literal(name)}: 'JSON'" for name in found.fields)
+    return describe(connection, f"read_json({names}, format = 'newline_delimited', columns = {{{columns}}})", source)
 
 
 def open_query(connection: duckdb.DuckDBPyConnection, query: str) -> Table:
@@ -198,6 +211,7 @@ def _advice(message: str) -> str:
         ("too small to be a Parquet", ". It is not Parquet, or its writing was not finished: write it again"),
         ("Malformed JSON", ". Each line must be one JSON object"),
         ("Error when sniffing", ". Save it as UTF-8 with a header line, one kind of delimiter and quoted cells"),
+        ("Expected Number of Columns", ". Quote cells that hold the delimiter or line ends"),
         ("Could not convert", ". The files give one column several types; write them with one"),
     ):
         if sign in message:

@@ -12,10 +12,11 @@ import pyarrow
 import pytest
 from pyarrow import csv, parquet
 
+from stream_calib.backtest import tables_duckdb
 from stream_calib.backtest.tables import LabelColumns, ScoreColumns, Table, TimeColumn
 from stream_calib.backtest.tables_duckdb import column_kind, connect, open_files, open_query
 from stream_calib.backtest.warehouse import cells_of_tables
-from stream_calib.backtest.warehouse_engine import DuckDBEngine
+from stream_calib.backtest.warehouse_engine import DuckDBEngine, Statement
 from stream_calib.backtest.warehouse_fields import label_fields, score_fields
 from stream_calib.config import Config
 from stream_calib.errors import HistoryError
@@ -194,6 +195,24 @@ def test_files_that_are_no_table_are_refused(connection: duckdb.DuckDBPyConnecti
     assert refusal(connection) == "no files were given"
     with pytest.raises(HistoryError, match="no_such_table: Catalog Error"):
         open_query(connection, "no_such_table")
+
+
+def test_members_that_later_objects_have_besides_are_no_fault(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables_duckdb, "_SAMPLED_OBJECTS", 1)
+    path = tmp_path / "log.ndjson"
+    path.write_text('{"id": 1}\n' * 5_000 + '{"id": "2", "more": {"a": 1}}\n{}\n')
+    table = open_files(connection, [path])
+    assert connection.execute(f"SELECT count(*), count(id) FROM {table.sql}").fetchall() == [(5_002, 5_001)]
+
+
+def test_a_row_of_another_number_of_cells_is_named(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("a,b\n" + "1,2\n" * 50_000 + "1,2,3\n")
+    table = open_files(connection, [path])
+    with pytest.raises(HistoryError, match=r"Line: 50002 .*Expected Number of Columns: 2 Found: 3. Quote cells"):
+        DuckDBEngine(connection).rows(Statement(f"SELECT count(*) FROM {table.sql}", {"n": "integer"}), table.source)
 
 
 def test_columns_of_a_configuration(connection: duckdb.DuckDBPyConnection) -> None:
