@@ -104,19 +104,9 @@ def open_files(connection: duckdb.DuckDBPyConnection, paths: Sequence[str | Path
     if kind == "csv":
         options = "header = true, all_varchar = true, union_by_name = true"
         return describe(connection, f"read_csv({names}, {options})", source, cells=True)
-    return _json_table(connection, names, source)
-
-
-def _json_table(connection: duckdb.DuckDBPyConnection, names: str, source: str) -> Table:
-    """With the members of the first objects of the files as columns; what other members later ones have is not read."""
-    options = f"format = 'newline_delimited', maximum_depth = 1, sample_size = {_SAMPLED_OBJECTS}"
-    found = describe(connection, f"read_json({names}, {options}, union_by_name = true)", source)
-    if [field.kind for field in found.fields.values()] == ["json"] and "json" in found.fields:
-        raise HistoryError(
-            f"{source}: its lines are no JSON objects; each must be an object with the fields as members"
-        )
-    columns = ", ".join(f"{text_literal(name)}: 'JSON'" for name in found.fields)
-    return describe(connection, f"read_json({names}, format = 'newline_delimited', columns = {{{columns}}})", source)
+    # Members that only later objects have are no fault with `union_by_name`, also of a single file.
+    options = f"format = 'newline_delimited', maximum_depth = 1, sample_size = {_SAMPLED_OBJECTS}, union_by_name = true"
+    return describe(connection, f"read_json({names}, {options})", source)
 
 
 def open_query(connection: duckdb.DuckDBPyConnection, query: str) -> Table:

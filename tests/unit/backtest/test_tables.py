@@ -12,7 +12,6 @@ import pyarrow
 import pytest
 from pyarrow import csv, parquet
 
-from stream_calib.backtest import tables_duckdb
 from stream_calib.backtest.tables import LabelColumns, ScoreColumns, Table, TimeColumn
 from stream_calib.backtest.tables_duckdb import column_kind, connect, open_files, open_query
 from stream_calib.backtest.warehouse import cells_of_tables
@@ -198,13 +197,12 @@ def test_files_that_are_no_table_are_refused(connection: duckdb.DuckDBPyConnecti
 
 
 def test_members_that_later_objects_have_besides_are_no_fault(
-    connection: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(tables_duckdb, "_SAMPLED_OBJECTS", 1)
     path = tmp_path / "log.ndjson"
-    path.write_text('{"id": 1}\n' * 5_000 + '{"id": "2", "more": {"a": 1}}\n{}\n')
+    path.write_text('{"id": 1}\n' * 60_000 + '{"id": "2", "more": {"a": 1}}\n{}\n')
     table = open_files(connection, [path])
-    assert connection.execute(f"SELECT count(*), count(id) FROM {table.sql}").fetchall() == [(5_002, 5_001)]
+    assert connection.execute(f"SELECT count(*), count(id) FROM {table.sql}").fetchall() == [(60_002, 60_001)]
 
 
 def test_a_row_of_another_number_of_cells_is_named(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
