@@ -9,6 +9,7 @@ from itertools import combinations
 
 from stream_calib.backtest.tables import LabelColumns, ScoreColumns, Table, TimeColumn
 from stream_calib.backtest.warehouse_engine import Engine, Statement
+from stream_calib.backtest.warehouse_fields import number_of_text
 from stream_calib.config import Config
 from stream_calib.config_models import ScoreScale
 from stream_calib.config_values import duration_text
@@ -94,19 +95,25 @@ def _attribute_names(columns: Sequence[str]) -> list[str]:
 
 def _time(engine: Engine, table: Table, column: str, unit: TimeUnit | None) -> TimeColumn:
     field = table.field(column)
-    if field.kind not in ("integer", "float", "decimal"):
-        return TimeColumn(column, "iso8601" if unit is None or field.kind in ("text", "cell") else unit)
+    if field.kind in ("integer", "float", "decimal"):
+        number = f"CAST({field.sql} AS DOUBLE)"
+    elif field.kind in ("text", "cell"):  # of numbers or of ISO 8601, which is never a number
+        number = number_of_text(field)
+    else:
+        return TimeColumn(column, unit or "iso8601")
+    sql = f"SELECT min({number}) AS low, max({number}) AS high FROM {table.sql}"
+    ((low, high),) = engine.rows(Statement(sql, {"low": "double", "high": "double"}), table.source)
+    if low is None or high is None:
+        if field.kind in ("text", "cell"):
+            return TimeColumn(column, "iso8601")
+        raise HistoryError(f"{table.source}: column {column!r} holds no times")
     if unit is not None:
         return TimeColumn(column, unit)
-    sql = f"SELECT CAST(min({field.sql}) AS DOUBLE) AS low, CAST(max({field.sql}) AS DOUBLE) AS high FROM {table.sql}"
-    ((low, high),) = engine.rows(Statement(sql, {"low": "double", "high": "double"}), table.source)
-    fitting = [] if low is None or high is None else [u for u in _UNITS_MS if _fits(low, u) and _fits(high, u)]
+    fitting = [u for u in _UNITS_MS if _fits(low, u) and _fits(high, u)]
     hint = f": as {fitting[0]} they are times of the years 2000 to 2099" if fitting else ""
     raise HistoryError(
         f"{table.source}: column {column!r} holds numbers ({low:.15g} to {high:.15g}){hint}; say what they count, as"
         f" --time-unit {fitting[0] if fitting else 's, ms or us'}"
-        if low is not None and high is not None
-        else f"{table.source}: column {column!r} holds no times"
     )
 
 

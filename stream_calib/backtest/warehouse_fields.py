@@ -189,10 +189,16 @@ def _number(table: Table, path: str, what: str) -> str:
     if field.kind in _NUMBERS:
         return field.sql if field.type == "DOUBLE" else f"CAST({field.sql} AS DOUBLE)"
     if field.kind in _TEXTS:
-        return f"TRY_CAST({field.sql} AS DOUBLE)"
+        return number_of_text(field)
     if field.kind == "json":
         return f"CASE WHEN json_type({field.sql}) IN {_JSON_NUMBERS} THEN CAST({field.sql} AS DOUBLE) END"
     raise _refused(table, path, f"{what}: that is a number")
+
+
+def number_of_text(field: Field) -> str:
+    """A double, null where the text is none. The column is not cast itself: DuckDB would leave that to its reader of
+    CSV, for which a cell that cannot be cast is an error of the file, TRY_CAST or not."""
+    return f"TRY_CAST(trim({field.sql}) AS DOUBLE)"
 
 
 def _text(table: Table, path: str, what: str) -> str:
@@ -279,7 +285,7 @@ def _label(field: Field, table: Table, path: str, *, own: bool) -> str:
     if field.kind == "cell":
         # An empty cell is null here: of a label it says nothing, of a score that has none yet it says that.
         empty = f"WHEN {sql} IS NULL OR {sql} = '' THEN 0" if own else ""
-        number = f"TRY_CAST({sql} AS DOUBLE)"
+        number = number_of_text(field)
         return (
             f"CASE {empty} WHEN {sql} = 'true' OR {number} = 1 THEN 3 WHEN {sql} = 'false' OR {number} = 0 THEN 2"
             f" WHEN {sql} = 'null' THEN {null} END"

@@ -107,6 +107,16 @@ def test_labels_of_json_and_of_cells(connection: duckdb.DuckDBPyConnection, tmp_
     assert found["y.csv"] == [3, 2, 3, 2, 3, None, 1, None, None]
 
 
+def test_cells_that_are_no_numbers_are_rejected_not_the_file(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    (tmp_path / "log.csv").write_text("id,ts,p\na,1,0.5\nb,1,abc\nc,x,0.5\nd,1,\n")
+    table = open_files(connection, [tmp_path / "log.csv"])
+    fields = score_fields(table, ScoreColumns("p", TimeColumn("ts", "ms"), "id"), KEY)
+    found = connection.execute(f"SELECT id, x, t FROM (SELECT {fields.select} FROM {table.sql})").fetchall()
+    assert found == [("a", 0.5, 1), ("b", None, 1), ("c", 0.5, None), ("d", None, 1)]
+
+
 TEXTS = [
     "2024-05-01",
     "2024-05-01T10:00",

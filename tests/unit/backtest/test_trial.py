@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,18 @@ def test_what_is_not_said_is_asked_for(tmp_path: Path) -> None:
     when = pyarrow.array([JANUARY_MS]).cast(pyarrow.timestamp("ms"))
     table_at(path, when, seen=pyarrow.array([JANUARY_MS + 1]).cast(pyarrow.timestamp("ms")))
     assert "no day has final labels: they are final a horizon (1 d) before the newest label" in refusal(path, known)
+
+
+def test_cells_of_csv_are_numbers_or_iso_8601(tmp_path: Path) -> None:
+    numbers, texts, columns = tmp_path / "numbers.csv", tmp_path / "texts.csv", replace(COLUMNS, groups=[])
+    numbers.write_text(f"at,score,label\n{JANUARY_MS},0.5,1\n,0.5,1\n")
+    texts.write_text("at,score,label\n2024-01-01T00:00Z,0.5,1\n")
+    assert "--time-unit ms" in refusal(numbers, columns)
+    with connect(threads=1) as connection:
+        engine = DuckDBEngine(connection)
+        in_ms = replace(columns, time_unit="ms")
+        for path, told, read in ((numbers, in_ms, "ms"), (texts, columns, "iso8601"), (texts, in_ms, "iso8601")):
+            assert told.of_scores(engine, open_files(connection, [path])).time.unit == read
 
 
 @pytest.mark.parametrize(("days", "pane", "age"), [(30, "1h", "1d"), (60, "1d", "1d"), (306, "1d", "2d")])
