@@ -102,6 +102,9 @@ def try_(
         _write(run, html, json_file)
 
 
+_MOST_HORIZON_MS = 45 * 86_400_000
+
+
 def _horizon_ms(text: str) -> int:
     from stream_calib.config_values import duration_ms
     from stream_calib.errors import ConfigurationError
@@ -110,8 +113,8 @@ def _horizon_ms(text: str) -> int:
         found = duration_ms(text)
     except ValueError as error:
         raise ConfigurationError(f"--horizon {text}: {error}") from error
-    if found <= 0:
-        raise ConfigurationError(f"--horizon {text}: it must be longer than 0")
+    if not 0 < found <= _MOST_HORIZON_MS:
+        raise ConfigurationError(f"--horizon {text}: it must be longer than 0, and 45d at most, as windows.horizon")
     return found
 
 

@@ -16,6 +16,10 @@ _NAME_WIDTH = 30
 _ALARM_WIDTH = 300
 """Four lines."""
 _REJECTED = "_rejected_"
+_WORSE = (
+    "The calibrated log-loss is the higher one, which is worse: by chance, where the scores are right already; or"
+    " because outcomes come too late to follow what changes (--horizon)."
+)
 
 
 def trial_text(trial: Trial) -> RenderableType:
@@ -41,12 +45,19 @@ def _heading(trial: Trial) -> list[RenderableType]:
     if rejected:
         listed = ", ".join(f"{in_words(name.replace(_REJECTED, ': '))} {count_text(n)}" for name, n in rejected.items())
         lines.append(f"Not counted: {listed}.")
+        if counts.get("scores_rejected_score_out_of_range"):
+            lines.append("Where scores are not between 0 and 1, say what they are with --scale.")
     if counts.get("duplicates"):
         lines.append(f"There twice, and counted once: {count_text(counts['duplicates'])}.")
     if counts.get("unmatched"):
         lines.append(
             f"Outcomes that were not later than their score and within {trial.horizon_ms / DAY_MS:g} days of it, and so"
-            f" do not count: {count_text(counts['unmatched'])}."
+            f" do not count: {count_text(counts['unmatched'])}. --horizon says how late they may be."
+        )
+    if not trial.label_times:
+        lines.append(
+            f"No --label-time: an outcome counts as known {trial.horizon_ms / DAY_MS:g} days (--horizon) after its"
+            " score, and nothing is learned of it before."
         )
     return [Text(line) for line in lines]
 
@@ -93,20 +104,25 @@ def _group_row(group: TrialGroup) -> list[str]:
 
 def _then(trial: Trial) -> list[RenderableType]:
     refits = trial.refits
-    if refits.first_published_ms is None:
-        return [Text(f"no calibrator was published, of {refits.asked} asked for: there was too little to learn from")]
+    if refits.first_served_ms is None:
+        return [Text(f"no calibrator was published, so the scores were left alone; {_refits(trial)}")]
     table = Table(box=None, pad_edge=False)
-    for name in ("", "scores", "calibrated"):
+    for name in ("", "scores", "calibrated", "scores", "calibrated"):
         table.add_column(name, justify="right" if name else "left")
-    for name, raw, calibrated in _figures(trial.raw, trial.calibrated):
-        table.add_row(name, raw, calibrated)
+    table.add_row("", "now", "now", "all days", "all days")
+    now, counted = (trial.raw, trial.calibrated), (trial.counted_raw, trial.counted_calibrated)
+    for recent, whole in zip(_figures(*now), _figures(*counted), strict=True):
+        table.add_row(*recent, *whole[1:])
     lines: list[RenderableType] = [
         table,
+        Text(f"(all days: {date_text(trial.counted_from_ms)} to {date_text(trial.recent_until_ms - 1)})"),
         Text(
-            f"{refits.published} calibrators published of {refits.asked} fitted ({_cadence(refits.max_age_ms)}), the"
-            f" first on {date_text(refits.first_published_ms)}; {len(trial.alarms)} alarms"
+            f"{_refits(trial)}, the first serving from {date_text(refits.first_served_ms)};"
+            f" {len(trial.alarms)} {'alarm' if len(trial.alarms) == 1 else 'alarms'}"
         ),
     ]
+    if trial.calibrated.log_loss > trial.raw.log_loss or trial.counted_calibrated.log_loss > trial.counted_raw.log_loss:
+        lines.insert(2, Text(_WORSE))
     lines += [
         Text(f"  {date_text(alarm.at_ms)}: {in_words(alarm.kind)}: {shortened(alarm.what, _ALARM_WIDTH)}")
         for alarm in trial.alarms[:_MOST_ALARMS]
@@ -114,6 +130,16 @@ def _then(trial: Trial) -> list[RenderableType]:
     if len(trial.alarms) > _MOST_ALARMS:
         lines.append(Text(f"  and {len(trial.alarms) - _MOST_ALARMS} more"))
     return lines
+
+
+def _refits(trial: Trial) -> str:
+    refits = trial.refits
+    if not refits.asked:
+        return "none was asked for: there was too little to learn from"
+    refused = ", ".join(f"{in_words(code)} {n}" for code, n in sorted(refits.refused.items()))
+    return f"{refits.published} calibrators published of {refits.asked} fitted ({_cadence(refits.max_age_ms)})" + (
+        f", others refused by the gate ({refused})" if refused else ""
+    )
 
 
 def _cadence(max_age_ms: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.outcome import DayFigures, GroupFigures, PolicyOutcome
 from stream_calib.backtest.run import WARM_UP_DAYS, run_policy
 from stream_calib.backtest.run_columns import cell_columns
+from stream_calib.backtest.stepping import serves_from
 from stream_calib.backtest.tables_duckdb import connect, open_files
 from stream_calib.backtest.trial_columns import DAY_MS, KEY, TrialColumns
 from stream_calib.backtest.trial_groups import WrongGroup, wrong_groups
@@ -54,12 +56,15 @@ class TrialRefits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     published: int
     max_age_ms: int
     """How old a calibrator may become here; live it is a day."""
-    first_published_ms: int | None
-    """End of the pane at which the first snapshot was asked for."""
+    refused: dict[str, int]
+    """Why, by reason; one refit may have several."""
+    first_served_ms: int | None
+    """From when on the first calibrator would have served: outcomes come a horizon late. None: none was published."""
 
 
 class TrialAlarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_ms: int
+    """When it would have been told, with horizon and lateness behind the pane."""
     kind: str
     what: str
 
@@ -75,6 +80,8 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of event times."""
     pane_ms: int
     horizon_ms: int
+    label_times: bool
+    """Outcomes are dated by a column; else each counts as known at the horizon."""
     recent_from_ms: int
     """"Now" begins there; it ends with the last labels that are final."""
     recent_until_ms: int
@@ -85,6 +92,11 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rate of positives."""
     raw: TrialQuality
     calibrated: TrialQuality
+    """What would have been served in these days; the raw score until there was a calibrator."""
+    counted_from_ms: int
+    """The days behind the warm-up, up to `recent_until_ms`, in which everything learned came from days before."""
+    counted_raw: TrialQuality
+    counted_calibrated: TrialQuality
     groups_looked_at: int
     groups_wrong: int
     groups: list[TrialGroup]
@@ -122,11 +134,18 @@ def try_files(
         span = span_of(engine, table, scores, labels, KEY)
         config = columns.config(span, horizon_ms)
         history = cells_of_tables(engine, table, scores, None, labels, config, KEY)
+    if not history.counts.get("labels"):
+        rejected = ", ".join(f"{name} {n}" for name, n in history.counts.items() if "_rejected_" in name)
+        raise HistoryError(
+            f"{history.source}: no row has an outcome that can be counted, which is 0, 1, true or false"
+            + (f": {rejected}" if rejected else "")
+        )
     days = (history.last_matured + 1) * history.pane_ms // DAY_MS - span[0] // DAY_MS
     if history.last_matured < history.first_pane or days < 1:
         raise HistoryError(
-            f"{history.source}: no day has final labels: they are final a horizon ({horizon_ms / DAY_MS:g} d) before"
-            " the newest label; give a shorter --horizon, or more labels"
+            f"{history.source}: no whole UTC day has outcomes that are final, which they are a horizon"
+            f" ({horizon_ms / DAY_MS:g} d) before the newest one; give more days, or where there are label times a"
+            " shorter --horizon"
         )
     outcome = run_policy(
         history,
@@ -135,15 +154,19 @@ def try_files(
         warm_up_days=min(WARM_UP_DAYS, days // 3),
         on_progress=lambda done, of: on_progress("trying", done, of),
     )
-    return TrialRun(trial_of(history, outcome, config, span), history, outcome, config)
+    trial = trial_of(history, outcome, config, span, columns.label_time is not None)
+    return TrialRun(trial, history, outcome, config)
 
 
-def trial_of(history: CellHistory, outcome: PolicyOutcome, config: Config, span_ms: tuple[int, int]) -> Trial:
+def trial_of(
+    history: CellHistory, outcome: PolicyOutcome, config: Config, span_ms: tuple[int, int], label_times: bool
+) -> Trial:
     """What the cells and the policy's outcome say. Raises HistoryError where no day that counts has labels."""
     pane_ms = history.pane_ms
     until_ms = (history.last_matured + 1) * pane_ms
     recent_from = max(outcome.scored_from_day, _month_start((until_ms - 1) // DAY_MS - (RECENT_DAYS - 1)))
-    recent = [day for day in outcome.days if recent_from <= day.day and day.day * DAY_MS < until_ms]
+    counted = [day for day in outcome.days if outcome.scored_from_day <= day.day and day.day * DAY_MS < until_ms]
+    recent = [day for day in counted if recent_from <= day.day]
     labelled = sum(day.raw.labelled for day in recent)
     if not labelled:
         raise HistoryError(f"{history.source}: none of the last days has labels that are final; nothing can be said")
@@ -159,6 +182,7 @@ def trial_of(history: CellHistory, outcome: PolicyOutcome, config: Config, span_
         last_ms=span_ms[1],
         pane_ms=pane_ms,
         horizon_ms=config.windows.horizon_ms,
+        label_times=label_times,
         recent_from_ms=recent_from * DAY_MS,
         recent_until_ms=until_ms,
         recent_labelled=round(labelled),
@@ -166,6 +190,9 @@ def trial_of(history: CellHistory, outcome: PolicyOutcome, config: Config, span_
         observed=sum(day.raw.positives for day in recent) / labelled,
         raw=_quality(recent, raw=True),
         calibrated=_quality(recent, raw=False),
+        counted_from_ms=outcome.scored_from_day * DAY_MS,
+        counted_raw=_quality(counted, raw=True),
+        counted_calibrated=_quality(counted, raw=False),
         groups_looked_at=looked_at,
         groups_wrong=len(wrong),
         groups=[TrialGroup(one, _served(figures.get(one.group), month)) for one in wrong[:MOST_GROUPS]],
@@ -173,10 +200,11 @@ def trial_of(history: CellHistory, outcome: PolicyOutcome, config: Config, span_
             asked=len(outcome.refits),
             published=len(published),
             max_age_ms=config.refit.max_age_ms,
-            first_published_ms=(published[0].pane + 1) * pane_ms if published else None,
+            refused=dict(Counter(code for refit in outcome.refits for code in refit.codes)),
+            first_served_ms=serves_from(published[0].pane, config) * pane_ms if published else None,
         ),
         alarms=[
-            TrialAlarm((alarm.pane + 1) * pane_ms, alarm.kind, alarm.what)
+            TrialAlarm(serves_from(alarm.pane, config) * pane_ms, alarm.kind, alarm.what)
             for alarm in outcome.alarms
             if alarm.state == "open" and alarm.kind not in _TOLD_BY_REFITS
         ],

@@ -125,7 +125,9 @@ def test_what_is_not_said_is_asked_for(tmp_path: Path) -> None:
     known = TrialColumns("score", "label", "at", ["region"], label_time="seen")
     when = pyarrow.array([JANUARY_MS]).cast(pyarrow.timestamp("ms"))
     table_at(path, when, seen=pyarrow.array([JANUARY_MS + 1]).cast(pyarrow.timestamp("ms")))
-    assert "no day has final labels: they are final a horizon (1 d) before the newest label" in refusal(path, known)
+    no_outcome = replace(COLUMNS, label="region")
+    assert refusal(path, no_outcome).endswith("which is 0, 1, true or false: labels_rejected_label_invalid 1")
+    assert "no whole UTC day has outcomes that are final, which they are a horizon (1 d)" in refusal(path, known)
 
 
 def test_cells_of_csv_are_numbers_or_iso_8601(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ def test_a_table_of_predictions_is_all_that_it_takes(folder: Path) -> None:
     assert "What is wrong now (14 March 2013 to " in done.stdout
     assert "groups are wrong beyond doubt" in done.stdout
     assert "calibrators published" in done.stdout
+    assert "--label-time" not in done.stdout
+    assert "between 0 and 1, say what they are with --scale" in done.stdout
     assert html.read_text().startswith("<!DOCTYPE html>")
     trial = msgspec.json.decode(result.read_bytes(), type=Trial)
     assert trial.counts["scores_rejected_score_out_of_range"] == 3
@@ -62,6 +64,11 @@ def test_a_table_of_predictions_is_all_that_it_takes(folder: Path) -> None:
     assert trial.raw.ece > 3 * trial.raw.ece_of_perfect
     assert trial.calibrated.ece < trial.raw.ece
     assert trial.calibrated.log_loss < trial.raw.log_loss
+    assert trial.counted_calibrated.log_loss < trial.counted_raw.log_loss
+    assert trial.counted_from_ms <= trial.recent_from_ms
+    assert trial.refits.first_served_ms is not None
+    assert trial.refits.first_served_ms >= trial.first_ms + trial.horizon_ms
+    assert trial.refits.asked >= trial.refits.published + max(trial.refits.refused.values())
     assert 0 < trial.groups_wrong <= trial.groups_looked_at
     assert trial.groups[0].calibrated is not None
 
@@ -74,6 +81,9 @@ def test_mistakes_are_said_in_one_line(folder: Path) -> None:
     horizon = command_line("try", file, *OPTIONS, "--horizon", "a week")
     assert horizon.returncode == 1
     assert "--horizon a week: not a duration" in horizon.stderr
+    long = command_line("try", file, *OPTIONS, "--horizon", "120d")
+    assert long.returncode == 1
+    assert "--horizon 120d: it must be longer than 0, and 45d at most" in long.stderr
     none = command_line("try", str(folder / "nothing*.csv"), *OPTIONS)
     assert none.returncode == 1
     assert "nothing*.csv: no file matches" in none.stderr
