@@ -77,20 +77,20 @@ class RefitAlerts:
             f" {version}`, or `snapshot reject`"
         )
         passed = self._failures_closed(log, pane, "a refit passed its gate")
-        return [*passed, self._event("refit_held", state, pane, since, diagnosis, evidence)]
+        return [*passed, self._held(state, log, pane, since, diagnosis, evidence)]
 
     def closed_by_publication(self, log: DecisionLog, pane: int) -> list[bytes]:
         """By a publication at `pane`: one for each alert that is open."""
         closed = self._failures_closed(log, pane, "a refit was published")
         if log.held_since is not None:
-            closed.append(self._event("refit_held", "close", pane, log.held_since, "a refit was published"))
+            closed.append(self._held("close", log, pane, log.held_since, "a refit was published"))
         return closed
 
     def closed_by_rejection(self, log: DecisionLog, version: str, pane: int) -> list[bytes]:
         """By the rejection of the held `version` at `pane`; none while others are held."""
         if log.held_since is None or log.held.keys() - {version}:
             return []
-        return [self._event("refit_held", "close", pane, log.held_since, f"{version} was rejected")]
+        return [self._held("close", log, pane, log.held_since, f"{version} was rejected")]
 
     def _failures_closed(self, log: DecisionLog, pane: int, diagnosis: str) -> list[bytes]:
         return [
@@ -98,6 +98,27 @@ class RefitAlerts:
             for kind in _KINDS.values()
             if kind in log.open_failures
         ]
+
+    def _held(
+        self,
+        state: AlertState,
+        log: DecisionLog,
+        pane: int,
+        since_pane: int,
+        diagnosis: str,
+        evidence: dict[str, Any] | None = None,
+    ) -> bytes:
+        """By the next entry of the log: a candidate may be rejected and another approved before a pane is decided."""
+        return alert_of(
+            self._key,
+            "refit_held",
+            state,
+            (self._generation, "refit_held", state, pane, log.length),
+            pane=pane,
+            since_ms=since_pane * self._pane_ms,
+            diagnosis=diagnosis,
+            evidence=evidence,
+        ).encode()
 
     def _event(
         self,

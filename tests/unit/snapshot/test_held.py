@@ -248,6 +248,19 @@ def test_the_alert_closes_with_the_last_rejection(state: MemoryState, store: Sna
     assert alerts(state) == [("refit_held", s) for s in ("open", "update", "close", "open")]
 
 
+def test_what_closes_twice_before_a_pane_is_decided_has_two_ids(state: MemoryState, store: SnapshotStore) -> None:
+    """A receiver that drops repeats by their ids must hear of both."""
+    first = held(state, store, "r1")
+    asked = ask(state, "r2", None)
+    store.reject(first, "ann", "x")
+    second = store.hold(structure(asked.id, None, rows=2), report(asked.id, pane=asked.pane), "1")
+    store.approve(second, "ann", "x")
+    found = [alarm for alarm in alarms(state) if alarm.kind == "refit_held"]
+    assert [alarm.state for alarm in found] == ["open", "close", "open", "close"]
+    assert found[1].pane == found[3].pane
+    assert len({alarm.id for alarm in found}) == 4
+
+
 def test_a_candidate_that_passes_ends_the_alerts_of_those_that_did_not(
     state: MemoryState, store: SnapshotStore
 ) -> None:
