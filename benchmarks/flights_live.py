@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from stream_calib.alerts.model import Alert
-from stream_calib.backtest.verify import Verification
+from stream_calib.backtest.exact.verify import Verification
 from stream_calib.demo.flights import Flights, Period
 from stream_calib.snapshot.report import RefitReport
 from tests.integration.findings import read_topic

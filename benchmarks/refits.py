@@ -2,9 +2,9 @@
 
     python benchmarks/refits.py [--days 365] [--set 'scores.derived=["hour_of_day"]'] [--json FILE]
 
-Closer and refit are those of the service, in lock-step over the cells (stream_calib/backtest/stepping.py): pane by pane
-is decided, and a request is answered at once. What is published serves from the first pane before which the labels that
-decided it must have come. Log-loss and worst group error are over all rows from the fifteenth day on, per raw score and
+Closer and refit are those of the service, in lock-step over the cells (stream_calib/backtest/policies/stepping.py):
+pane by pane is decided, and a request is answered at once. What is published serves from the first pane before which
+the labels that decided it must have come. Log-loss and worst group error are over all rows from the fifteenth day on, per raw score and
 as served, and over either half of these days.
 """
 
@@ -27,7 +27,7 @@ from rich.table import Table
 
 from benchmarks.flights_figures import worth
 from stream_calib.backtest.history import CellHistory, PaneBlobs
-from stream_calib.backtest.stepping import Stepper
+from stream_calib.backtest.policies.stepping import Stepper
 from stream_calib.calibration.grid import locate
 from stream_calib.calibration.metrics import auc, log_loss, worst_group_error
 from stream_calib.config import Config

@@ -13,8 +13,8 @@ from kafka import TopicPartition as KafkaPartition
 
 from benchmarks.join_runs import configuration
 from benchmarks.join_traffic import LABEL_LAG_PANES, MODEL, PARTITIONS, Traffic
-from stream_calib.backtest.exact import ExactReplay
-from stream_calib.backtest.topic_feed import TopicFeed
+from stream_calib.backtest.exact.replay import ExactReplay
+from stream_calib.backtest.topics.feed import TopicFeed
 from stream_calib.config import Config
 from stream_calib.transport.port import Log
 from stream_calib.windows.column_shards import ColumnShards

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.replay_traffic import CARRIERS, CONFIG, MODEL, ORIGINS, hours
-from stream_calib.backtest.exact import ExactReplay
+from stream_calib.backtest.exact.replay import ExactReplay
 from stream_calib.backtest.feed import Feed, FeedBatch
 from stream_calib.events.blocks import served_fixed_point
 from stream_calib.events.identity import signature_hash, unit_buckets

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.replay_traffic import CONFIG, MODEL, Files
-from stream_calib.backtest.exact import ExactReplay
-from stream_calib.backtest.file_feed import FileFeed
+from stream_calib.backtest.exact.replay import ExactReplay
+from stream_calib.backtest.files.feed import FileFeed
 from stream_calib.backtest.history import CellHistory
-from stream_calib.backtest.tables import LabelColumns, ScoreColumns
-from stream_calib.backtest.tables_duckdb import connect, open_files, open_query
-from stream_calib.backtest.warehouse import UnitBuckets, cells_of_tables
-from stream_calib.backtest.warehouse_engine import DuckDBEngine
+from stream_calib.backtest.tables.cells import UnitBuckets, cells_of_tables
+from stream_calib.backtest.tables.columns import LabelColumns, ScoreColumns
+from stream_calib.backtest.tables.duckdb_files import connect, open_files, open_query
+from stream_calib.backtest.tables.engine import DuckDBEngine
 from stream_calib.windows.column_shards import ColumnShards
 from stream_calib.windows.panes import PaneSettings
 

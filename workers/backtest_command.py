@@ -12,11 +12,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from stream_calib.backtest.assemble_table import table_of
+from stream_calib.backtest.comparison.assemble_table import table_of
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.history_file import save_history
-from stream_calib.backtest.inject_faults import parse_scenario
-from stream_calib.backtest.policy_file import policies_of
+from stream_calib.backtest.policies.policy_file import policies_of
+from stream_calib.backtest.what_if.faults import parse_scenario
 from stream_calib.config import Config
 from stream_calib.errors import BacktestError
 from workers.backtest_outputs import Outputs

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stream_calib.backtest.document import BacktestDocument
-from stream_calib.backtest.report import render_report
+from stream_calib.backtest.report.page import render_report
 from stream_calib.errors import BacktestError
 
 
@@ -44,7 +44,7 @@ class Outputs:
             _write(self.html, render_report(document).encode())
         self.write_json(document.encode())
         if self.parquet is not None:
-            from stream_calib.backtest.export import export_parquet
+            from stream_calib.backtest.report.export import export_parquet
 
             export_parquet(document, self.parquet)
 

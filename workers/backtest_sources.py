@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stream_calib.backtest.dumped_state import keys_of_dump, state_of_dump
-from stream_calib.backtest.exact import ExactReplay
+from stream_calib.backtest.exact.replay import ExactReplay
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.history_file import load_history
-from stream_calib.backtest.topic_feed import feed_bounds
+from stream_calib.backtest.topics.feed import feed_bounds
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys, semantic_hash
 from stream_calib.errors import BacktestError, HistoryError
@@ -171,7 +171,7 @@ def _dumped(path: Path, options: SourceOptions, config: Config) -> CellHistory:
 
 
 def _files(options: SourceOptions, config: Config, steps: Steps) -> CellHistory:
-    from stream_calib.backtest.file_feed import FileFeed
+    from stream_calib.backtest.files.feed import FileFeed
 
     key = named_key(options, config)
     tell = steps.begin("reading files")

@@ -8,11 +8,11 @@ from contextlib import closing, contextmanager
 from typing import TypeAlias
 
 from stream_calib.backtest.history import CellHistory
-from stream_calib.backtest.tables import LabelColumns, ScoreColumns, Table, TimeColumn
-from stream_calib.backtest.tables_duckdb import connect, open_files, open_query
-from stream_calib.backtest.warehouse import cells_of_tables
-from stream_calib.backtest.warehouse_engine import DuckDBEngine, Engine
-from stream_calib.backtest.warehouse_ibis import IbisEngine
+from stream_calib.backtest.tables.cells import cells_of_tables
+from stream_calib.backtest.tables.columns import LabelColumns, ScoreColumns, Table, TimeColumn
+from stream_calib.backtest.tables.duckdb_files import connect, open_files, open_query
+from stream_calib.backtest.tables.engine import DuckDBEngine, Engine
+from stream_calib.backtest.tables.ibis_tables import IbisEngine
 from stream_calib.config import Config
 from stream_calib.config_values import mask_url
 from stream_calib.errors import BacktestError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stream_calib.backtest.document import Detection
+from stream_calib.backtest.exact.verify import Verification
 from stream_calib.backtest.history import CellHistory
-from stream_calib.backtest.verify import Verification
 from stream_calib.events.contracts import ModelKey
 from workers.time_text import age, utc_minute, utc_of_pane
 

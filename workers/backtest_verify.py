@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from stream_calib.backtest.exact import ExactReplay
-from stream_calib.backtest.exact_cuts import KnownCuts
-from stream_calib.backtest.exact_resume import resume
-from stream_calib.backtest.given_log import GivenReplay, LiveDecisions
+from stream_calib.backtest.exact.cuts import KnownCuts
+from stream_calib.backtest.exact.given_log import GivenReplay, LiveDecisions
+from stream_calib.backtest.exact.replay import ExactReplay
+from stream_calib.backtest.exact.resume import resume
+from stream_calib.backtest.exact.verify import Verification, verify
+from stream_calib.backtest.exact.verify_cells import PaneCursors
 from stream_calib.backtest.history import CellHistory
-from stream_calib.backtest.topic_feed import TopicFeed
-from stream_calib.backtest.verify import Verification, verify
-from stream_calib.backtest.verify_cells import PaneCursors
+from stream_calib.backtest.topics.feed import TopicFeed
 from stream_calib.config import Config
 from stream_calib.config_identity import semantic_content
 from stream_calib.errors import HistoryError, HistoryGapError

@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from stream_calib.backtest.assemble import assemble
+from stream_calib.backtest.comparison.assemble import assemble
 from stream_calib.backtest.document import BacktestDocument
 from stream_calib.backtest.history import CellHistory
-from stream_calib.backtest.inject import inject_all
-from stream_calib.backtest.inject_detection import detect
-from stream_calib.backtest.inject_faults import Scenario
 from stream_calib.backtest.outcome import PolicyOutcome
-from stream_calib.backtest.parallel import Progress, run_policies
-from stream_calib.backtest.policy import Policy
+from stream_calib.backtest.policies.parallel import Progress, run_policies
+from stream_calib.backtest.policies.policy import Policy
+from stream_calib.backtest.what_if.detection import detect
+from stream_calib.backtest.what_if.faults import Scenario
+from stream_calib.backtest.what_if.injection import inject_all
 from stream_calib.errors import BacktestError
 from workers.backtest_progress import Steps
 

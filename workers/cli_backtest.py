@@ -9,6 +9,7 @@ import typer
 
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, load, readable_errors
 from workers.cli_models import ModelOption, VersionOption
+from workers.garbage_collection import collect_seldom
 
 _app = typer.Typer()
 
@@ -20,7 +21,7 @@ _EPILOG = (
 )
 _SOURCE, _TRIED, _OUTPUT = "What is replayed", "What is tried", "What comes out"
 _WARM_UP_DAYS = 14
-"""As in backtest/run.py, which takes a second to import: other commands do not wait for it."""
+"""As in backtest/policies/run.py, which takes a second to import: other commands do not wait for it."""
 
 
 app = typer.Typer()
@@ -260,6 +261,7 @@ def backtest(
             warm_up_days=warm_up_days,
             seed=seed,
         )
+        collect_seldom()
         code = run_verify(load(config), asked) if verify else run_backtest(load(config), asked)
     if code:
         raise typer.Exit(code)

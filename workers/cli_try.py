@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from workers.cli_common import console, readable_errors
 
 if TYPE_CHECKING:
-    from stream_calib.backtest.trial import TrialRun
+    from stream_calib.backtest.trial.trial import TrialRun
 
 app = typer.Typer()
 
@@ -75,8 +75,8 @@ def try_(
     but the files that are asked for.
     """
     with readable_errors():
-        from stream_calib.backtest.trial import try_files
-        from stream_calib.backtest.trial_columns import TrialColumns
+        from stream_calib.backtest.trial.columns import TrialColumns
+        from stream_calib.backtest.trial.trial import try_files
         from workers.try_text import trial_text
 
         columns = TrialColumns(
@@ -123,8 +123,8 @@ def _write(run: TrialRun, html: Path | None, json_file: Path | None) -> None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
         json_file.write_bytes(run.trial.encode() + b"\n")
     if html is not None:
-        from stream_calib.backtest.assemble import assemble
-        from stream_calib.backtest.report import render_report
+        from stream_calib.backtest.comparison.assemble import assemble
+        from stream_calib.backtest.report.page import render_report
 
         html.parent.mkdir(parents=True, exist_ok=True)
         html.write_text(render_report(assemble(run.history, [run.outcome], run.outcome.policy)), encoding="utf-8")

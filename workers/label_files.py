@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from stream_calib.backtest.file_reading_packed import UNPACK, UNREADABLE, lines
-from stream_calib.backtest.file_reading_values import typed_cell
+from stream_calib.backtest.files.reading_packed import UNPACK, UNREADABLE, lines
+from stream_calib.backtest.files.reading_values import typed_cell
 from stream_calib.config_records import LabelsSection
 from stream_calib.errors import ConfigurationError
 from workers.parquet_labels import parquet_rows

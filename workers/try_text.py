@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stream_calib.backtest.trial import Trial, TrialGroup, TrialQuality
-from stream_calib.backtest.trial_columns import DAY_MS
+from stream_calib.backtest.trial.columns import DAY_MS
+from stream_calib.backtest.trial.trial import Trial, TrialGroup, TrialQuality
 from stream_calib.pages.texts import count_text, date_text, in_words, percent_text, shortened
 
 _MOST_GROUPS = 10

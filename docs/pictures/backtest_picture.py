@@ -11,10 +11,10 @@ from pathlib import Path
 from svg_page import svg_page
 
 from stream_calib.backtest.document import BacktestDocument, decode_document
-from stream_calib.backtest.report_choice import chosen
-from stream_calib.backtest.report_differences import difference_chart
-from stream_calib.backtest.report_reliability import reliability_charts
-from stream_calib.backtest.report_time_line import time_line
+from stream_calib.backtest.report.choice import chosen
+from stream_calib.backtest.report.differences import difference_chart
+from stream_calib.backtest.report.reliability import reliability_charts
+from stream_calib.backtest.report.time_line import time_line
 from stream_calib.pages.svg import Drawing
 
 IMAGES = Path(__file__).parents[1] / "images"

@@ -9,8 +9,8 @@ from itertools import count
 
 import pytest
 
-from stream_calib.backtest.exact import ExactReplay
-from stream_calib.backtest.topic_feed import TopicFeed
+from stream_calib.backtest.exact.replay import ExactReplay
+from stream_calib.backtest.topics.feed import TopicFeed
 from stream_calib.config import Config
 from stream_calib.events.contracts import ModelKey
 from stream_calib.events.topic_range import Bound

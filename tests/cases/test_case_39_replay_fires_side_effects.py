@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_calib.backtest.verify import Verification
+from stream_calib.backtest.exact.verify import Verification
 from tests.windows.monitors import A, B, Monitored, monitored
 from workers.backtest_verify import replay_topics, verify_live
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from stream_calib.backtest.verify import Verification
+from stream_calib.backtest.exact.verify import Verification
 from stream_calib.errors import GenerationMismatchError, HistoryError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.windows.cells import MaturedCells

@@ -8,7 +8,7 @@ import pytest
 import redis
 from msgspec import structs
 
-from stream_calib.backtest.verify import Verification
+from stream_calib.backtest.exact.verify import Verification
 from stream_calib.config import Config
 from stream_calib.config_file import load_config
 from tests.integration.expectation import (

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from stream_calib.backtest.assemble import assemble
-from stream_calib.backtest.assemble_table import table_of
+from stream_calib.backtest.comparison.assemble import assemble
+from stream_calib.backtest.comparison.assemble_table import table_of
 from stream_calib.backtest.document import BacktestDocument, Detection, decode_document
 from stream_calib.backtest.history import CellHistory, PaneBlobs
 from stream_calib.backtest.outcome import PolicyOutcome

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from stream_calib.backtest.exact import ExactReplay
-from stream_calib.backtest.exact_cuts import CutSchedule, KnownCuts
-from stream_calib.backtest.exact_resume import resume
+from stream_calib.backtest.exact.cuts import CutSchedule, KnownCuts
+from stream_calib.backtest.exact.replay import ExactReplay
+from stream_calib.backtest.exact.resume import resume
+from stream_calib.backtest.exact.verify_cells import CellsCompared, PaneCursors, compare_cells
 from stream_calib.backtest.feed import Feed, FeedBatch
 from stream_calib.backtest.history import CellHistory
-from stream_calib.backtest.verify_cells import CellsCompared, PaneCursors, compare_cells
 from stream_calib.config import Config
 from stream_calib.errors import HistoryError, HistoryGapError
 from stream_calib.events.contracts import ModelKey

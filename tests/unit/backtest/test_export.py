@@ -13,8 +13,8 @@ import pytest
 from pyarrow import parquet
 
 from stream_calib.backtest.document import BacktestDocument
-from stream_calib.backtest.export import export_parquet
-from stream_calib.backtest.export_tables import TABLES
+from stream_calib.backtest.report.export import export_parquet
+from stream_calib.backtest.report.export_tables import TABLES
 from stream_calib.errors import BacktestError
 from tests.unit.backtest.made_up_results import FIRST_DAY, PANE_MS, document
 

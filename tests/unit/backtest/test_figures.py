@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 
-from stream_calib.backtest.bootstrap import Column, DayDraws, block_days
-from stream_calib.backtest.document import Interval
-from stream_calib.backtest.figures import (
+from stream_calib.backtest.comparison.bootstrap import Column, DayDraws, block_days
+from stream_calib.backtest.comparison.figures import (
     DayColumns,
     debiased_squared_ece,
     difference_interval,
@@ -22,6 +21,7 @@ from stream_calib.backtest.figures import (
     raw_figures,
     scored_days,
 )
+from stream_calib.backtest.document import Interval
 from stream_calib.backtest.outcome import RELIABILITY_BINS, PolicyOutcome
 from stream_calib.errors import BacktestError
 from tests.unit.backtest.policy_outcomes import FIRST_DAY, PANE_MS, alarm, outcome, refit

@@ -20,10 +20,10 @@ import zstandard
 from pyarrow import parquet
 
 from benchmarks import refits
-from stream_calib.backtest import file_reading
-from stream_calib.backtest.exact import ExactReplay
+from stream_calib.backtest.exact.replay import ExactReplay
 from stream_calib.backtest.feed import FeedBatch
-from stream_calib.backtest.file_feed import FileFeed
+from stream_calib.backtest.files import reading as file_reading
+from stream_calib.backtest.files.feed import FileFeed
 from stream_calib.config import Config
 from stream_calib.config_file import tomllib
 from stream_calib.demo.flights import load_flights
@@ -217,8 +217,8 @@ def test_every_input_starts_without_a_clock_and_ends(tmp_path: Path, labels: Pat
 
 
 def test_the_side_that_is_behind_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_calib.backtest.file_feed_order._PIECE_ROWS", 10)
-    monkeypatch.setattr("stream_calib.backtest.file_feed_order._LEAST_PIECE_ROWS", 10)
+    monkeypatch.setattr("stream_calib.backtest.files.feed_order._PIECE_ROWS", 10)
+    monkeypatch.setattr("stream_calib.backtest.files.feed_order._LEAST_PIECE_ROWS", 10)
     scores, labels = (as_parquet(tmp_path / f"{i}.parquet", made(100)) for i, made in enumerate((scores_of, labels_of)))
 
     given = read(feed(scores, labels))
@@ -521,7 +521,7 @@ def test_no_room_for_the_temporary_file_is_said(tmp_path: Path, labels: Path, mo
         raise OSError(28, "No space left on device")
 
     path = as_parquet(tmp_path / "s.parquet", scores_of())
-    monkeypatch.setattr("stream_calib.backtest.file_feed_order.TimeOrder.add", full)
+    monkeypatch.setattr("stream_calib.backtest.files.feed_order.TimeOrder.add", full)
 
     with pytest.raises(HistoryError, match="No space left on device; give TMPDIR a folder with room"):
         read(feed(path, labels))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_calib.backtest import file_feed_order
-from stream_calib.backtest.file_feed_order import TimeOrder
+from stream_calib.backtest.files import feed_order as file_feed_order
+from stream_calib.backtest.files.feed_order import TimeOrder
 
 ROW = np.dtype([("time_ms", "<i8"), ("number", "<u4")])
 

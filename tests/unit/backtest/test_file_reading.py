@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from stream_calib.backtest.file_reading import SideFiles
-from stream_calib.backtest.file_reading_labels import LabelReader
-from stream_calib.backtest.file_reading_lines import LabelLines, ScoreLines
-from stream_calib.backtest.file_reading_names import data_files
-from stream_calib.backtest.file_reading_rows import Read, Signatures
-from stream_calib.backtest.file_reading_scores import ScoreReader
-from stream_calib.backtest.file_reading_values import json_value, typed_cell
-from stream_calib.backtest.tables_duckdb import connect
+from stream_calib.backtest.files.reading import SideFiles
+from stream_calib.backtest.files.reading_labels import LabelReader
+from stream_calib.backtest.files.reading_lines import LabelLines, ScoreLines
+from stream_calib.backtest.files.reading_names import data_files
+from stream_calib.backtest.files.reading_rows import Read, Signatures
+from stream_calib.backtest.files.reading_scores import ScoreReader
+from stream_calib.backtest.files.reading_values import json_value, typed_cell
+from stream_calib.backtest.tables.duckdb_files import connect
 from stream_calib.config import Config
 from stream_calib.events.contracts import ModelKey
 from tests.unit.events.events_for_tests import T0, config

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream_calib.backtest import file_reading_times
-from stream_calib.backtest.file_reading_times import NO_TIME, iso_milliseconds
-from stream_calib.backtest.file_reading_values import texts_of
+from stream_calib.backtest.files import reading_times as file_reading_times
+from stream_calib.backtest.files.reading_times import NO_TIME, iso_milliseconds
+from stream_calib.backtest.files.reading_values import texts_of
 from stream_calib.events.event_times import iso8601_ms
 
 DATES = st.sampled_from(

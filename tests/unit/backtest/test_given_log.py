@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from stream_calib.backtest.given_log import GivenReplay, LiveDecisions
+from stream_calib.backtest.exact.given_log import GivenReplay, LiveDecisions
 from stream_calib.config import Config
 from stream_calib.errors import HistoryError, StateError
 from stream_calib.refit.worker import Refitter

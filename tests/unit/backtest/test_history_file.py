@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stream_calib.backtest.history_file import load_history, save_history
-from stream_calib.backtest.inject import inject_all
-from stream_calib.backtest.inject_faults import parse_scenario
+from stream_calib.backtest.what_if.faults import parse_scenario
+from stream_calib.backtest.what_if.injection import inject_all
 from stream_calib.errors import HistoryError
 from tests.unit.backtest.made_histories import configuration, drawn_history
 

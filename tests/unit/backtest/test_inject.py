@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_calib.backtest.history import CellHistory
-from stream_calib.backtest.inject import inject, inject_all
-from stream_calib.backtest.inject_faults import Injection, parse_scenario
+from stream_calib.backtest.what_if.faults import Injection, parse_scenario
+from stream_calib.backtest.what_if.injection import inject, inject_all
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.errors import BacktestError
 from stream_calib.events.identity import signature_hash

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from stream_calib.backtest.inject import inject_all
-from stream_calib.backtest.inject_detection import detect
-from stream_calib.backtest.inject_faults import parse_scenario
 from stream_calib.backtest.outcome import AlarmFigures, DayFigures, PolicyOutcome, RefitFigures, Sums
+from stream_calib.backtest.what_if.detection import detect
+from stream_calib.backtest.what_if.faults import parse_scenario
+from stream_calib.backtest.what_if.injection import inject_all
 from tests.unit.backtest.made_histories import FIRST_PANE, HOUR_MS, configuration, drawn_history
 
 CONFIG = configuration()

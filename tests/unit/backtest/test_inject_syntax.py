@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stream_calib.backtest.inject_faults import Injection, Member, parse_scenario
+from stream_calib.backtest.what_if.faults import Injection, Member, parse_scenario
 from stream_calib.errors import BacktestError
 from tests.unit.backtest.made_histories import configuration
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_calib.backtest.bootstrap import DayDraws
-from stream_calib.backtest.optimism import followed_policies, nested_forward, optimism_of
+from stream_calib.backtest.comparison.bootstrap import DayDraws
+from stream_calib.backtest.comparison.optimism import followed_policies, nested_forward, optimism_of
 from tests.unit.backtest.policy_outcomes import outcome
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from stream_calib.backtest.outcome import PolicyOutcome
-from stream_calib.backtest.parallel import Progress, run_policies
-from stream_calib.backtest.policy import Policy, current_policy, make_policy
-from stream_calib.backtest.run import run_policy
+from stream_calib.backtest.policies.parallel import Progress, run_policies
+from stream_calib.backtest.policies.policy import Policy, current_policy, make_policy
+from stream_calib.backtest.policies.run import run_policy
 from stream_calib.errors import BacktestError
 from tests.unit.backtest.made_up import history
 from tests.unit.refit.world import config

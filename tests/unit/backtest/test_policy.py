@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from stream_calib.backtest.grid import MOST_POLICIES, grid_of_settings, grid_of_texts, policies_of_grid
-from stream_calib.backtest.policy import Policy, current_policy, known_settings, make_policy, policy_settings
-from stream_calib.backtest.policy_file import policies_of, read_policies
+from stream_calib.backtest.policies.grid import MOST_POLICIES, grid_of_settings, grid_of_texts, policies_of_grid
+from stream_calib.backtest.policies.policy import Policy, current_policy, known_settings, make_policy, policy_settings
+from stream_calib.backtest.policies.policy_file import policies_of, read_policies
 from stream_calib.config import Config
 from stream_calib.config_identity import semantic_content
 from stream_calib.config_plan import settings, written_key

@@ -12,8 +12,8 @@ import pytest
 
 from stream_calib.backtest.document import BacktestDocument, Interval, Optimism, decode_document
 from stream_calib.backtest.outcome import GroupFigures, Sums
-from stream_calib.backtest.report import render_report
-from stream_calib.backtest.report_tables import MOST_POLICIES
+from stream_calib.backtest.report.page import render_report
+from stream_calib.backtest.report.tables import MOST_POLICIES
 from stream_calib.errors import BacktestError
 from tests.demo.test_report import Outline
 from tests.unit.backtest.made_up_results import document

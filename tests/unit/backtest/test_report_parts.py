@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from stream_calib.backtest.outcome import AlarmFigures, GroupFigures, PolicyOutcome, Sums
-from stream_calib.backtest.report_alarms import AlarmSpan, alarm_spans
-from stream_calib.backtest.report_groups import group_map
-from stream_calib.backtest.report_reliability import day_reliability
-from stream_calib.backtest.report_series import period_series
-from stream_calib.backtest.report_time_line import time_line
+from stream_calib.backtest.report.alarms import AlarmSpan, alarm_spans
+from stream_calib.backtest.report.groups import group_map
+from stream_calib.backtest.report.reliability import day_reliability
+from stream_calib.backtest.report.series import period_series
+from stream_calib.backtest.report.time_line import time_line
 from stream_calib.calibration.metrics.binomial_bounds import clopper_pearson
 from stream_calib.pages.svg import time_ticks
 from stream_calib.pages.texts import percent_text, shortened, signed_percent_text, signed_text
@@ -203,7 +203,7 @@ def test_figures_as_texts() -> None:
 def colours() -> dict[str, dict[str, str]]:
     """Scheme -> custom property -> colour, as a browser would take them."""
     out: dict[str, dict[str, str]] = {"light": {}, "dark": {}, "print": {}}
-    for path in (PACKAGE / "pages/page.css", PACKAGE / "backtest/report.css"):
+    for path in (PACKAGE / "pages/page.css", PACKAGE / "backtest/report/report.css"):
         for part in re.split(r"(?=@media|\n:root)", path.read_text(encoding="utf-8")):
             scheme = "dark" if "scheme: dark" in part else "print" if part.startswith("@media print") else "light"
             found = dict(re.findall(r"--([\w-]+): (#\w{6})", part))

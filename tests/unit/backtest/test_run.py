@@ -8,8 +8,8 @@ import pytest
 from stream_calib.alerts.model import Alert
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.outcome import PolicyOutcome, decode_outcome
-from stream_calib.backtest.run import run_policy
-from stream_calib.backtest.stepping import Stepper
+from stream_calib.backtest.policies.run import run_policy
+from stream_calib.backtest.policies.stepping import Stepper
 from stream_calib.calibration.fit_input import CENTRE_SCORE
 from stream_calib.calibration.groups import Signature
 from stream_calib.calibration.metrics import auc, log_loss, worst_group_error

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from stream_calib.backtest.policy import Policy, make_policy
-from stream_calib.backtest.shared_fits import SharedFits, fit_key
-from stream_calib.backtest.stepping import Stepper
+from stream_calib.backtest.policies.policy import Policy, make_policy
+from stream_calib.backtest.policies.shared_fits import SharedFits, fit_key
+from stream_calib.backtest.policies.stepping import Stepper
 from stream_calib.config import Config
 from stream_calib.refit.candidate import make_candidate
 from tests.unit.backtest.made_up import history
@@ -78,7 +78,7 @@ def test_candidates_of_a_pane_are_fitted_once(given: dict[str, Any], monkeypatch
         fitted.append(evidence.last_pane)
         return make_candidate(evidence, *rest)
 
-    monkeypatch.setattr("stream_calib.backtest.shared_fits_group.make_candidate", counted)
+    monkeypatch.setattr("stream_calib.backtest.policies.shared_fits_group.make_candidate", counted)
     shared = SharedFits(CELLS)
     asked = 0
     for policy in policies([{}, given, {}]):

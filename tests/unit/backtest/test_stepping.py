@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stream_calib.backtest.stepping import Stepper, serves_from
+from stream_calib.backtest.policies.stepping import Stepper, serves_from
 from stream_calib.config import Config
 from stream_calib.errors import HistoryError
 from stream_calib.snapshot.decision_log import Request, Settled

@@ -12,11 +12,11 @@ import pyarrow
 import pytest
 from pyarrow import csv, parquet
 
-from stream_calib.backtest.tables import LabelColumns, ScoreColumns, Table, TimeColumn
-from stream_calib.backtest.tables_duckdb import column_kind, connect, open_files, open_query
-from stream_calib.backtest.warehouse import cells_of_tables
-from stream_calib.backtest.warehouse_engine import DuckDBEngine, Statement
-from stream_calib.backtest.warehouse_fields import label_fields, score_fields
+from stream_calib.backtest.tables.cells import cells_of_tables
+from stream_calib.backtest.tables.columns import LabelColumns, ScoreColumns, Table, TimeColumn
+from stream_calib.backtest.tables.duckdb_files import column_kind, connect, open_files, open_query
+from stream_calib.backtest.tables.engine import DuckDBEngine, Statement
+from stream_calib.backtest.tables.fields import label_fields, score_fields
 from stream_calib.config import Config
 from stream_calib.errors import HistoryError
 from stream_calib.events.contracts import ModelKey

@@ -12,13 +12,13 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from stream_calib.backtest.run_columns import cell_columns
-from stream_calib.backtest.tables_duckdb import connect, open_files
-from stream_calib.backtest.trial import try_files
-from stream_calib.backtest.trial_columns import DAY_MS, KEY, TrialColumns
-from stream_calib.backtest.trial_groups import WrongGroup, wrong_groups
-from stream_calib.backtest.warehouse import cells_of_tables, span_of
-from stream_calib.backtest.warehouse_engine import DuckDBEngine
+from stream_calib.backtest.policies.run_columns import cell_columns
+from stream_calib.backtest.tables.cells import cells_of_tables, span_of
+from stream_calib.backtest.tables.duckdb_files import connect, open_files
+from stream_calib.backtest.tables.engine import DuckDBEngine
+from stream_calib.backtest.trial.columns import DAY_MS, KEY, TrialColumns
+from stream_calib.backtest.trial.groups import WrongGroup, wrong_groups
+from stream_calib.backtest.trial.trial import try_files
 from stream_calib.errors import HistoryError
 from stream_calib.refit.groups import family_rules
 

@@ -10,10 +10,10 @@ import pytest
 
 from stream_calib.alerts.model import AlertKind, make_alert
 from stream_calib.alerts.outbox import OTHER_GENERATION
-from stream_calib.backtest.exact import ExactReplay
-from stream_calib.backtest.given_log import GivenReplay, LiveDecisions
-from stream_calib.backtest.verify import BY_WALL_CLOCK, Difference, Verification, verify
-from stream_calib.backtest.verify_cells import PaneCursors
+from stream_calib.backtest.exact.given_log import GivenReplay, LiveDecisions
+from stream_calib.backtest.exact.replay import ExactReplay
+from stream_calib.backtest.exact.verify import BY_WALL_CLOCK, Difference, Verification, verify
+from stream_calib.backtest.exact.verify_cells import PaneCursors
 from stream_calib.errors import HistoryError, StateError
 from stream_calib.events.identity import signature_hash
 from stream_calib.windows.kept_panes import FIELD as KEPT

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_calib.backtest.history import CellHistory
-from stream_calib.backtest.tables import LabelColumns, ScoreColumns, TimeColumn
-from stream_calib.backtest.tables_duckdb import connect, open_query
-from stream_calib.backtest.warehouse import UnitBuckets, cells_of_tables
-from stream_calib.backtest.warehouse_difference import difference_by_reason
-from stream_calib.backtest.warehouse_engine import DuckDBEngine, Statement
-from stream_calib.backtest.warehouse_grid import BIN_SQL, bin_of, estimate_sql, grid_table
-from stream_calib.backtest.warehouse_ibis import IbisEngine
+from stream_calib.backtest.tables.cells import UnitBuckets, cells_of_tables
+from stream_calib.backtest.tables.columns import LabelColumns, ScoreColumns, TimeColumn
+from stream_calib.backtest.tables.difference import difference_by_reason
+from stream_calib.backtest.tables.duckdb_files import connect, open_query
+from stream_calib.backtest.tables.engine import DuckDBEngine, Statement
+from stream_calib.backtest.tables.grid import BIN_SQL, bin_of, estimate_sql, grid_table
+from stream_calib.backtest.tables.ibis_tables import IbisEngine
 from stream_calib.calibration.grid import locate
 from stream_calib.config import Config
 from stream_calib.config_models import ScoreScale

@@ -17,9 +17,9 @@ from rich.progress import Progress
 
 from stream_calib.backtest.document import decode_document
 from stream_calib.backtest.dumped_state import keys_of_dump, state_of_dump
+from stream_calib.backtest.exact.verify import Difference, Verification
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.history_file import save_history
-from stream_calib.backtest.verify import Difference, Verification
 from stream_calib.errors import BacktestError, HistoryError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.windows.memory_state import MemoryState

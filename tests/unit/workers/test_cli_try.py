@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from stream_calib.backtest.trial import Trial
+from stream_calib.backtest.trial.trial import Trial
 from stream_calib.demo.flights import DAY_MS, load_flights
 from tests.command_line import command_line
 

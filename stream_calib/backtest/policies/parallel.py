@@ -1,0 +1,189 @@
+"""Many policies over one history, in several processes, each outcome kept as soon as it is made.
+
+Policies that share fits are given to the same process one after the other. After an interruption the same call goes on
+with those that are not in the folder yet.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.outcome import PolicyOutcome
+from stream_calib.backtest.policies.parallel_work import Job, Told, work
+from stream_calib.backtest.policies.policy import Policy
+from stream_calib.backtest.policies.run import WARM_UP_DAYS
+from stream_calib.backtest.policies.run_folder import OutcomeFolder
+from stream_calib.backtest.policies.shared_fits import fit_key
+from stream_calib.errors import BacktestError
+
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Read when numpy is imported: processes that each had a thread a core would only be in each other's way."""
+_END_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Of all policies that were asked for."""
+
+    done: int
+    failed: int
+    of: int
+    part: float
+    """Policies' worth of work done in those that run now."""
+
+
+@dataclass(slots=True)
+class _Process:
+    process: SpawnProcess
+    told: Connection
+    last: str | None = None
+    """Fit key of what it did last."""
+    running: int | None = None
+    """Place of the policy that it runs."""
+    part: float = 0.0
+
+
+def run_policies(
+    history: CellHistory,
+    policies: Sequence[Policy],
+    processes: int,
+    folder: Path,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    *,
+    warm_up_days: int = WARM_UP_DAYS,
+    on_failed: Callable[[Policy, str], None] | None = None,
+) -> list[PolicyOutcome]:
+    """The outcomes, in the policies' order, without those that failed.
+
+    `folder`: where outcomes are kept; those that are there already are not made again. `on_failed`: told of each policy
+    that cannot be run, and why; without it all others are run, then a BacktestError names those. Whatever ends the call
+    early (KeyboardInterrupt) leaves what was done in the folder, and no process behind.
+    """
+    kept = OutcomeFolder(folder, history.content_sha256(), warm_up_days)
+    outcomes = {place: known for place, policy in enumerate(policies) if (known := kept.read(policy)) is not None}
+    failed: dict[int, str] = {}
+
+    def tell(part: float = 0.0) -> None:
+        on_progress(Progress(len(outcomes), len(failed), len(policies), part))
+
+    tell()
+    left = [place for place in range(len(policies)) if place not in outcomes]
+    for place, error in _run(history, policies, left, min(processes, len(left)), kept, warm_up_days, tell):
+        outcome = None if error is not None else kept.read(policies[place])
+        if outcome is not None:
+            outcomes[place] = outcome
+        else:
+            failed[place] = error or f"its outcome is not in {folder} any more"
+            if on_failed is not None:
+                on_failed(policies[place], failed[place])
+        tell()
+    if failed and on_failed is None:
+        named = "\n".join(f"{policies[place].name}: {error}" for place, error in sorted(failed.items()))
+        raise BacktestError(f"{len(failed)} of {len(policies)} policies failed:\n{named}")
+    return [outcomes[place] for place in sorted(outcomes)]
+
+
+def _run(
+    history: CellHistory,
+    policies: Sequence[Policy],
+    left: Sequence[int],
+    processes: int,
+    kept: OutcomeFolder,
+    warm_up_days: int,
+    tell: Callable[[float], None],
+) -> Iterator[tuple[int, str | None]]:
+    """(place of a policy, why it failed or None) of each, as they end."""
+    waiting: dict[str, list[int]] = {}
+    for place in left:
+        waiting.setdefault(fit_key(policies[place].config), []).append(place)
+    job = Job(history, policies, kept, warm_up_days)
+    with _started(job, processes) as running:
+        for one in running:
+            _give(one, waiting)
+        while busy := [one for one in running if one.running is not None]:
+            for told in wait([one.told for one in busy]):
+                one = next(one for one in busy if one.told is told)
+                ended = _heard(one)
+                if ended is None:
+                    tell(sum(each.part for each in running))
+                    continue
+                yield ended
+                if one.process.is_alive():
+                    _give(one, waiting)
+                elif waiting:
+                    running.remove(one)
+                    running.append(_start(job))
+                    _give(running[-1], waiting)
+
+
+def _heard(one: _Process) -> tuple[int, str | None] | None:
+    """What a process came to with its policy; None where it goes on."""
+    place = one.running
+    assert place is not None
+    try:
+        told: Told = one.told.recv()
+    except EOFError:
+        one.process.join()
+        one.running, one.part = None, 0.0
+        return place, f"its process ended with exit code {one.process.exitcode}; is there memory enough?"
+    if not told.ended:
+        one.part = told.part
+        return None
+    one.running, one.part = None, 0.0
+    return place, told.error
+
+
+def _give(one: _Process, waiting: dict[str, list[int]]) -> None:
+    """The next policy: of those that share what the process has made, else of the largest group."""
+    if not waiting:
+        return
+    key = one.last if one.last in waiting else max(waiting, key=lambda name: len(waiting[name]))
+    one.running, one.last = waiting[key].pop(0), key
+    if not waiting[key]:
+        del waiting[key]
+    one.told.send(one.running)
+
+
+@contextmanager
+def _started(job: Job, processes: int) -> Iterator[list[_Process]]:
+    running: list[_Process] = []
+    try:
+        running += [_start(job) for _ in range(processes)]
+        yield running
+    finally:
+        for one in running:
+            one.told.close()  # at its next word the process finds nobody there and ends
+            if one.running is not None:
+                one.process.terminate()
+        for one in running:
+            one.process.join(_END_S)
+            if one.process.is_alive():
+                one.process.kill()
+                one.process.join()
+
+
+def _start(job: Job) -> _Process:
+    # Not forked: the caller may have threads (of a progress bar, of an engine) that a fork would leave half-way.
+    context = get_context("spawn")
+    ours, its = context.Pipe()
+    process = context.Process(target=work, args=(job, its), daemon=True)
+    before = {name: os.environ.get(name) for name in _ONE_THREAD}
+    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
+    try:
+        process.start()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    its.close()
+    return _Process(process, ours)

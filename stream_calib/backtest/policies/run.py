@@ -1,0 +1,184 @@
+"""One policy over a history of cells: what it would have done, and how its probabilities would have fared."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_calib.alerts.model import Alert
+from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.outcome import AlarmFigures, PolicyOutcome
+from stream_calib.backtest.policies.run_columns import CellColumns
+from stream_calib.backtest.policies.run_figures import ServedColumns, auc_and_worst_group, day_figures, group_figures
+from stream_calib.backtest.policies.run_refits import refit_figures
+from stream_calib.backtest.policies.shared_fits import SharedFits
+from stream_calib.backtest.policies.stepping import Publication, Stepper
+from stream_calib.calibration.fit_input import CENTRE_SCORE
+from stream_calib.config import Config
+from stream_calib.drift.psi import psi_of, shares
+from stream_calib.drift.psi_alert import PsiFacts
+from stream_calib.refit.gate_evidence import JudgedMap
+from stream_calib.refit.groups import family_rules
+from stream_calib.refit.settings import DAY_MS, config_hash
+from stream_calib.snapshot.model import ResolvedSnapshot
+from stream_calib.snapshot.store import SnapshotStore
+from stream_calib.windows.state_store import StateStore
+
+WARM_UP_DAYS = 14
+"""Days before what a policy does counts: it has no snapshot at first, and that of few labels is poor."""
+_TOLD_AS_REFITS = ("refit_asked", "refit_published")
+"""Kinds of alerts that say no more than the refits themselves."""
+
+
+def run_policy(
+    history: CellHistory,
+    config: Config,
+    *,
+    name: str,
+    overrides: Mapping[str, str] | None = None,
+    warm_up_days: int = WARM_UP_DAYS,
+    label_delay_panes: int = 0,
+    shared: SharedFits | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, of: None,
+) -> PolicyOutcome:
+    """Steps the policy `config` through the history and measures what it serves.
+
+    Probabilities are taken at the centres of the grid bins, from the cells of all unit buckets, under the snapshot that
+    served each pane. `overrides`: how `config` differs from the configuration that the others are compared with.
+    `label_delay_panes`: labels come so many panes later than they need to; nothing is decided otherwise, all later.
+    `shared`: what other policies over the same history have made already, and this one adds to; the outcome is the same
+    without. `on_progress`: called with the panes done and those in all, some hundred times.
+
+    Raises HistoryError where history and configuration do not fit, StateError where cells are damaged.
+    """
+    began = time.process_time()
+    shared = SharedFits(history) if shared is None else shared
+    stepper = Stepper(history, config, shared=shared)
+    psi = _PsiOfAll(history)
+    panes = range(history.first_pane, stepper.last_pane + 1)
+    for done, pane in enumerate(panes):
+        if done % (len(panes) // 100 + 1) == 0:
+            on_progress(done, len(panes))
+        stepper.step(pane)
+        psi.note(stepper.psi_facts)
+    on_progress(len(panes), len(panes))
+    columns = shared.columns(config)
+    raw = CENTRE_SCORE[columns.grid_bin]
+    published, map_of = stepper.publications(label_delay_panes), shared.group(config).map_of
+    served = served_columns(columns, raw, published, stepper.store, map_of, history.pane_ms, psi.values())
+    first_day = history.first_pane * history.pane_ms // DAY_MS
+    scored_from_day = first_day + warm_up_days
+    chosen = columns.of_panes(-(-scored_from_day * DAY_MS // history.pane_ms), history.last_pane + 1)
+    rules = family_rules(config)
+    auc, worst = auc_and_worst_group(columns, chosen, served.probability, rules)
+    raw_auc, raw_worst = auc_and_worst_group(columns, chosen, raw, rules)
+    return PolicyOutcome(
+        policy=name,
+        overrides=dict(overrides or {}),
+        config_hash=config_hash(config),
+        history_sha256=history.content_sha256(),
+        start=history.start,
+        scored_from_day=scored_from_day,
+        days=day_figures(columns, raw, served, history.pane_ms),
+        groups=group_figures(columns, chosen, raw, served.probability, rules, history.pane_ms),
+        alarms=alarm_figures(stepper.state),
+        refits=refit_figures(stepper.reports, stepper.store),
+        worst_group_error_percent=worst,
+        raw_worst_group_error_percent=raw_worst,
+        auc=auc,
+        raw_auc=raw_auc,
+        tip=stepper.log().tip,
+        outbox_sha256=_sha256(stepper.state.entries("outbox", 0)),
+        cpu_seconds=time.process_time() - began,
+    )
+
+
+def served_columns(
+    columns: CellColumns,
+    raw: NDArray[np.float64],
+    publications: Sequence[Publication],
+    store: SnapshotStore,
+    map_of: Callable[[ResolvedSnapshot], JudgedMap],
+    pane_ms: int,
+    psi: NDArray[np.float64],
+) -> ServedColumns:
+    """What the cells are served by the snapshots, each from its first pane to the next one's."""
+    probability, identity = raw.copy(), np.ones(len(raw), dtype=bool)
+    end = columns.first_pane + len(columns.scored)
+    age_ms = np.full(len(columns.scored), np.nan)
+    for i, publication in enumerate(publications):
+        first = publication.serves_from
+        until = min([end, *(later.serves_from for later in publications[i + 1 :])])
+        if first >= until:
+            continue
+        rows = columns.of_panes(first, until)
+        snapshot = store.load(publication.version)
+        probability[rows] = _at_centres(map_of(snapshot), columns, rows)
+        identity[rows] = False
+        last_pane = store.document(publication.version).last_pane
+        age_ms[first - columns.first_pane : until - columns.first_pane] = (
+            np.arange(first, until) - last_pane
+        ) * pane_ms
+    return ServedColumns(probability, identity, age_ms, psi)
+
+
+def _at_centres(judged_map: JudgedMap, columns: CellColumns, rows: slice) -> NDArray[np.float64]:
+    place, values = columns.signature[rows], columns.values
+    if judged_map.derived is not None:
+        place, extended = judged_map.derived.extend(place, values, columns.pane[rows])
+        return judged_map.served.at_centres(columns.grid_bin[rows], place, extended)
+    return judged_map.served.at_centres(columns.grid_bin[rows], place, values)
+
+
+def alarm_figures(state: StateStore) -> list[AlarmFigures]:
+    """Every event of an alert in the outbox, in order, but for those that say what the refits say."""
+    alerts = [Alert.decode(raw) for raw in state.entries("outbox", 0)]
+    return [
+        AlarmFigures(
+            id=alert.id,
+            kind=alert.kind,
+            state=alert.state,
+            pane=alert.pane,
+            since_ms=alert.since_ms,
+            what=alert.diagnosis,
+            groups=list(alert.evidence.get("cells", alert.evidence.get("groups", {}))),
+        )
+        for alert in alerts
+        if alert.kind not in _TOLD_AS_REFITS
+    ]
+
+
+class _PsiOfAll:
+    """PSI of all scores by the pane that the window ends with."""
+
+    def __init__(self, history: CellHistory) -> None:
+        self._values = np.full(len(history.panes), np.nan)
+        self._first_pane = history.first_pane
+
+    def note(self, facts: PsiFacts | None) -> None:
+        """Takes what PSI was made of at a step."""
+        if facts is None:
+            return
+        reference = facts.reference
+        group = reference.names.index("all")
+        counts, used = facts.counts[group], reference.used[group]
+        if used.sum() >= 2 and counts.any():
+            p, q = shares(counts.astype(np.float64), used), shares(reference.rows[group], used)
+            self._values[facts.newest - self._first_pane] = float(psi_of(p, q, used))
+
+    def values(self) -> NDArray[np.float64]:
+        """(p,) of each pane of the history; nan where there was none."""
+        return self._values
+
+
+def _sha256(entries: Sequence[bytes]) -> str:
+    """Of a list's entries, each with its length before it."""
+    made = hashlib.sha256()
+    for entry in entries:
+        made.update(len(entry).to_bytes(8, "big"))
+        made.update(entry)
+    return made.hexdigest()
