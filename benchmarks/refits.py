@@ -4,8 +4,8 @@
 
 Closer and refit are those of the service, in lock-step over the cells (stream_calib/backtest/policies/stepping.py):
 pane by pane is decided, and a request is answered at once. What is published serves from the first pane before which
-the labels that decided it must have come. Log-loss and worst group error are over all rows from the fifteenth day on, per raw score and
-as served, and over either half of these days.
+the labels that decided it must have come. Log-loss and worst group error are over all rows from the fifteenth day on,
+per raw score and as served, and over either half of these days.
 """
 
 from __future__ import annotations
