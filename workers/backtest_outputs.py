@@ -30,6 +30,10 @@ class Outputs:
                 what = "is a folder" if path.is_dir() else f"the folder {path.parent} is not there"
                 raise BacktestError(f"{path}: {what}; name a file in a folder that is there")
         if self.parquet is not None:
+            if self.parquet.exists() and not self.parquet.is_dir():
+                raise BacktestError(
+                    f"--parquet {self.parquet}: is a file; name a folder, which is made where it is not there"
+                )
             try:
                 import pyarrow  # noqa: F401  # only whether it is there
             except ImportError as error:

@@ -123,9 +123,8 @@ def _write(run: TrialRun, html: Path | None, json_file: Path | None) -> None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
         json_file.write_bytes(run.trial.encode() + b"\n")
     if html is not None:
-        from stream_calib.backtest.comparison.assemble import assemble
         from stream_calib.backtest.report.page import render_report
 
         html.parent.mkdir(parents=True, exist_ok=True)
-        html.write_text(render_report(assemble(run.history, [run.outcome], run.outcome.policy)), encoding="utf-8")
+        html.write_text(render_report(run.document), encoding="utf-8")
         console.print(f"report: {html}")

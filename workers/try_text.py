@@ -16,10 +16,6 @@ _NAME_WIDTH = 30
 _ALARM_WIDTH = 300
 """Four lines."""
 _REJECTED = "_rejected_"
-_WORSE = (
-    "The calibrated log-loss is the higher one, which is worse: by chance, where the scores are right already; or"
-    " because outcomes come too late to follow what changes (--horizon)."
-)
 
 
 def trial_text(trial: Trial) -> RenderableType:
@@ -51,15 +47,20 @@ def _heading(trial: Trial) -> list[RenderableType]:
         lines.append(f"There twice, and counted once: {count_text(counts['duplicates'])}.")
     if counts.get("unmatched"):
         lines.append(
-            f"Outcomes that were not later than their score and within {trial.horizon_ms / DAY_MS:g} days of it, and so"
+            f"Outcomes that were not later than their score and within {_days(trial)} of it, and so"
             f" do not count: {count_text(counts['unmatched'])}. --horizon says how late they may be."
         )
     if not trial.label_times:
         lines.append(
-            f"No --label-time: an outcome counts as known {trial.horizon_ms / DAY_MS:g} days (--horizon) after its"
+            f"No --label-time: an outcome counts as known {_days(trial)} (--horizon) after its"
             " score, and nothing is learned of it before."
         )
     return [Text(line) for line in lines]
+
+
+def _days(trial: Trial) -> str:
+    days = trial.horizon_ms / DAY_MS
+    return "1 day" if days == 1 else f"{days:g} days"
 
 
 def _now(trial: Trial) -> list[RenderableType]:
@@ -121,8 +122,7 @@ def _then(trial: Trial) -> list[RenderableType]:
             f" {len(trial.alarms)} {'alarm' if len(trial.alarms) == 1 else 'alarms'}"
         ),
     ]
-    if trial.calibrated.log_loss > trial.raw.log_loss or trial.counted_calibrated.log_loss > trial.counted_raw.log_loss:
-        lines.insert(2, Text(_WORSE))
+    lines.insert(2, Text(_saved(trial)))
     lines += [
         Text(f"  {date_text(alarm.at_ms)}: {in_words(alarm.kind)}: {shortened(alarm.what, _ALARM_WIDTH)}")
         for alarm in trial.alarms[:_MOST_ALARMS]
@@ -130,6 +130,25 @@ def _then(trial: Trial) -> list[RenderableType]:
     if len(trial.alarms) > _MOST_ALARMS:
         lines.append(Text(f"  and {len(trial.alarms) - _MOST_ALARMS} more"))
     return lines
+
+
+def _saved(trial: Trial) -> str:
+    """The verdict over all days."""
+    saved = trial.counted_raw.log_loss - trial.counted_calibrated.log_loss
+    verb = "less" if saved >= 0 else "more"
+    text = f"over all days a prediction's log-loss would have been {abs(saved):.4f} {verb}"
+    interval = trial.saved
+    if interval is None or interval.low is None or interval.high is None:
+        text += "; these are too few days to say whether that is chance"
+    else:
+        text += f" (saved, with 95 %: {interval.low:+.4f} to {interval.high:+.4f}"
+        text += ", which may be chance)" if interval.low <= 0 <= interval.high else ")"
+    if saved < 0:
+        text += (
+            ". That is so where the scores are right already and nothing can be gained, or where outcomes come too late"
+            " to follow what changes (--horizon)"
+        )
+    return text
 
 
 def _refits(trial: Trial) -> str:

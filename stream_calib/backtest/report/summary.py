@@ -115,7 +115,8 @@ def _current(shown: Chosen) -> Statement:
     share = signed_percent_text(change / raw.log_loss.value, 1) if raw.log_loss.value > 0 else NONE
     text = (
         f"It {verb} the log-loss from {figure_text(raw.log_loss.value)} to {figure_text(figures.log_loss.value)}"
-        f" ({share}{_interval(raw.log_loss_difference, '; saved a row, with 95 %: ')}), the typical error from"
+        f" ({share}{_interval(raw.log_loss_difference, '; saved a row, with 95 %: ')}"
+        f"{_chance(raw.log_loss_difference)}), the typical error from"
         f" {_points(raw.debiased_ece.value)} to {_points(figures.debiased_ece.value)}, that of the worst group from"
         f" {_percent(raw.worst_group_error_percent)} to {_percent(figures.worst_group_error_percent)}. It published"
         f" {count_text(figures.published)} of {count_text(figures.refits)} refits, and opened"
@@ -192,6 +193,12 @@ def _interval(saved: Interval | None, lead: str) -> str:
     """The lead and `+0.00010 to +0.00020`; empty where it is unknown."""
     text = "" if saved is None else interval_text(saved, 5, signed=True)
     return f"{lead}{text}" if text else ""
+
+
+def _chance(saved: Interval | None) -> str:
+    if saved is None or saved.low is None or saved.high is None or not saved.low <= 0 <= saved.high:
+        return ""
+    return ", which may be chance"
 
 
 def _negated(one: Interval | None) -> Interval | None:

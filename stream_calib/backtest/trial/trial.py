@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from stream_calib.backtest.comparison.assemble import assemble
+from stream_calib.backtest.document import BacktestDocument, Interval
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.outcome import DayFigures, GroupFigures, PolicyOutcome
 from stream_calib.backtest.policies.run import WARM_UP_DAYS, run_policy
@@ -97,6 +99,8 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The days behind the warm-up, up to `recent_until_ms`, in which everything learned came from days before."""
     counted_raw: TrialQuality
     counted_calibrated: TrialQuality
+    saved: Interval | None
+    """Log-loss that a prediction of these days has less by being calibrated; None where they are too few."""
     groups_looked_at: int
     groups_wrong: int
     groups: list[TrialGroup]
@@ -114,6 +118,8 @@ class TrialRun(NamedTuple):
     history: CellHistory
     outcome: PolicyOutcome
     config: Config
+    document: BacktestDocument
+    """Of the report."""
 
 
 def try_files(
@@ -154,12 +160,21 @@ def try_files(
         warm_up_days=min(WARM_UP_DAYS, days // 3),
         on_progress=lambda done, of: on_progress("trying", done, of),
     )
-    trial = trial_of(history, outcome, config, span, columns.label_time is not None)
-    return TrialRun(trial, history, outcome, config)
+    document = assemble(history, [outcome], outcome.policy)
+    trial = trial_of(
+        history, outcome, config, span, columns.label_time is not None, saved=document.raw.log_loss_difference
+    )
+    return TrialRun(trial, history, outcome, config, document)
 
 
 def trial_of(
-    history: CellHistory, outcome: PolicyOutcome, config: Config, span_ms: tuple[int, int], label_times: bool
+    history: CellHistory,
+    outcome: PolicyOutcome,
+    config: Config,
+    span_ms: tuple[int, int],
+    label_times: bool,
+    *,
+    saved: Interval | None,
 ) -> Trial:
     """What the cells and the policy's outcome say. Raises HistoryError where no day that counts has labels."""
     pane_ms = history.pane_ms
@@ -193,6 +208,7 @@ def trial_of(
         counted_from_ms=outcome.scored_from_day * DAY_MS,
         counted_raw=_quality(counted, raw=True),
         counted_calibrated=_quality(counted, raw=False),
+        saved=saved,
         groups_looked_at=looked_at,
         groups_wrong=len(wrong),
         groups=[TrialGroup(one, _served(figures.get(one.group), month)) for one in wrong[:MOST_GROUPS]],

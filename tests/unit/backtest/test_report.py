@@ -70,6 +70,13 @@ def test_the_same_document_gives_the_same_bytes(result: BacktestDocument, page: 
     assert render_report(replaced(result, outcomes=slower)) == page
 
 
+def test_a_gain_whose_interval_holds_0_may_be_chance(result: BacktestDocument, page: str) -> None:
+    assert "which may be chance" not in Outline(page).text.split("Is another policy better?")[0]
+    raw = msgspec.structs.replace(result.raw, log_loss_difference=Interval(0.001, -0.002, 0.004))
+    text = Outline(render_report(replaced(result, raw=raw))).text
+    assert "saved a row, with 95 %: \N{MINUS SIGN}0.00200 to +0.00400, which may be chance)" in text
+
+
 def test_the_summary_says_what_the_table_says(result: BacktestDocument, page: str) -> None:
     text = Outline(page).text
     table = {line.policy: line for line in result.table}

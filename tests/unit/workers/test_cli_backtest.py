@@ -404,6 +404,8 @@ def test_outputs_that_cannot_be_written_are_told(folder: Path) -> None:
     (folder / "file").write_text("")
     with pytest.raises(BacktestError, match="name a file in a folder that is there"):
         Outputs(folder / "file" / "r.html", None, None).check()
+    with pytest.raises(BacktestError, match="file: is a file; name a folder, which is made where it is not there"):
+        Outputs(None, None, folder / "file").check()
     with pytest.raises(BacktestError, match=r"none/r\.json: cannot be written: No such file or directory"):
         Outputs(None, folder / "none" / "r.json", None).write_json(b"{}")
     save_history(drawn_history(3, 10, 1), folder / "days.cells")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pyarrow
 import pytest
+from msgspec.structs import replace
 from pyarrow import parquet
+from rich.console import Console
 
+from stream_calib.backtest.document import Interval
 from stream_calib.backtest.trial.trial import Trial
 from stream_calib.demo.flights import DAY_MS, load_flights
 from tests.command_line import command_line
+from workers.try_text import trial_text
 
 DAYS = 40
 OPTIONS = (
@@ -65,12 +70,33 @@ def test_a_table_of_predictions_is_all_that_it_takes(folder: Path) -> None:
     assert trial.calibrated.ece < trial.raw.ece
     assert trial.calibrated.log_loss < trial.raw.log_loss
     assert trial.counted_calibrated.log_loss < trial.counted_raw.log_loss
+    assert trial.saved is not None
+    assert trial.saved.value == pytest.approx(trial.counted_raw.log_loss - trial.counted_calibrated.log_loss, abs=1e-9)
+    assert "over all days a prediction's log-loss would have been" in done.stdout
     assert trial.counted_from_ms <= trial.recent_from_ms
     assert trial.refits.first_served_ms is not None
     assert trial.refits.first_served_ms >= trial.first_ms + trial.horizon_ms
     assert trial.refits.asked >= trial.refits.published + max(trial.refits.refused.values())
     assert 0 < trial.groups_wrong <= trial.groups_looked_at
     assert trial.groups[0].calibrated is not None
+
+    loss = trial.counted_raw.log_loss
+    worse = replace(trial.counted_calibrated, log_loss=loss + 0.003)
+    text = shown(replace(trial, counted_calibrated=worse, saved=Interval(-0.003, -0.007, 0.001)))
+    assert "would have been 0.0030 more (saved, with 95 %: -0.0070 to +0.0010, which may be chance)" in text
+    assert "or where outcomes come too late to follow what changes (--horizon)" in text
+    assert "too few days to say whether that is chance" in shown(replace(trial, saved=None))
+    assert "an outcome counts as known 1 day (--horizon) after its score" in shown(replace(trial, label_times=False))
+    none = replace(trial.refits, asked=3, published=0, refused={"no_gain": 3}, first_served_ms=None)
+    text = shown(replace(trial, refits=none))
+    assert "no calibrator was published, so the scores were left alone; 0 calibrators published of 3 fitted" in text
+    assert "others refused by the gate (no gain 3)" in text
+
+
+def shown(trial: Trial) -> str:
+    console = Console(width=10_000, record=True, file=StringIO())
+    console.print(trial_text(trial))
+    return console.export_text()
 
 
 def test_mistakes_are_said_in_one_line(folder: Path) -> None:
