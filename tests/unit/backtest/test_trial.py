@@ -73,6 +73,15 @@ def test_wrong_groups_are_found_with_the_month_since_when(tmp_path: Path) -> Non
     assert "region=north & device_type=old" in wrong
 
 
+def test_a_calibrator_serves_when_its_outcomes_are_known(tmp_path: Path) -> None:
+    path = written(tmp_path / "log.parquet", days=40, a_day=600, wrong_from_day=0)
+    run = try_files([path], COLUMNS, 5 * DAY_MS)
+    first = next(refit for refit in run.outcome.refits if refit.outcome == "published")
+    served_ms = run.trial.refits.first_served_ms
+    assert served_ms is not None
+    assert 5 * DAY_MS < served_ms - (first.pane + 1) * run.history.pane_ms <= 7 * DAY_MS
+
+
 def test_short_histories_say_the_week(tmp_path: Path) -> None:
     _, wrong = found(written(tmp_path / "log.parquet", days=28, a_day=2_000, wrong_from_day=14), recent_day=14)
     # 1 January 2024 was a Monday.
@@ -94,6 +103,19 @@ def test_true_scores_are_wrong_nowhere(tmp_path: Path) -> None:
     looked_at, wrong = found(tmp_path / "log.parquet", recent_day=0)
     assert looked_at > 900
     assert wrong == {}
+
+
+def test_scores_that_are_all_the_same_are_known_to_half_a_bin(tmp_path: Path) -> None:
+    n = 400_000
+    table = {
+        "at": pyarrow.array(JANUARY_MS + np.arange(n) * (4 * DAY_MS // n)).cast(pyarrow.timestamp("ms")),
+        "score": np.full(n, 0.3),
+        "label": (np.arange(n) % 10 < 3).astype(np.int64),
+        "region": np.full(n, "north"),
+        "device type": np.full(n, "new"),
+    }
+    parquet.write_table(pyarrow.table(table), tmp_path / "log.parquet")
+    assert found(tmp_path / "log.parquet", recent_day=0) == (3, {})
 
 
 def refusal(path: Path, columns: TrialColumns, horizon_ms: int = DAY_MS) -> str:
