@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from stream_calib.backtest.files.reading_packed import UNPACK, UNREADABLE
 from stream_calib.backtest.tables.columns import ColumnKind, Field, Table, name_literal, text_literal
 from stream_calib.errors import HistoryError
 
@@ -31,6 +32,7 @@ KIND_OF_SUFFIX: dict[str, FileKind] = {
     ".json": "ndjson",
 }
 _SAMPLED_OBJECTS = 50_000
+_UNPACKED_BYTES = 1_048_576
 _PACKINGS = (".gz", ".zst")
 """What DuckDB unpacks; Parquet is packed inside."""
 _KINDS: dict[str, ColumnKind] = {
@@ -63,6 +65,8 @@ def connect(threads: int | None = None, database: Path | None = None) -> duckdb.
     with readable("DuckDB" if database is None else str(database)):
         opened = duckdb.connect(":memory:" if database is None else str(database), read_only=database is not None)
         opened.execute("SET TimeZone = 'UTC'")
+        # Statistics of Parquet leave NaN out, and DuckDB concludes from them that no row is NaN: these would count.
+        opened.execute("SET disabled_optimizers = 'statistics_propagation'")
         # What does not fit into memory goes there; by default it would be the folder that one happens to be in. DuckDB
         # makes the folder when it needs it, and removes it.
         spill = Path(tempfile.gettempdir()) / f"stream-calib-duckdb-{uuid.uuid4().hex}"
@@ -97,16 +101,22 @@ def open_files(connection: duckdb.DuckDBPyConnection, paths: Sequence[str | Path
     if len(set(kinds.values())) > 1:
         found = ", ".join(sorted(set(kinds.values())))
         raise HistoryError(f"the files are of several kinds ({found}); one table is made of files of one kind")
+    for file in files:
+        _check_packed(file)
     kind, names = kinds[files[0]], "[" + ", ".join(map(text_literal, files)) + "]"
     source = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     if kind == "parquet":
         return describe(connection, f"read_parquet({names}, union_by_name = true)", source)
     if kind == "csv":
         options = "header = true, all_varchar = true, union_by_name = true"
+        _check_names(connection, files)
         return describe(connection, f"read_csv({names}, {options})", source, cells=True)
     # Members that only later objects have are no fault with `union_by_name`, also of a single file.
     options = f"format = 'newline_delimited', maximum_depth = 1, sample_size = {_SAMPLED_OBJECTS}, union_by_name = true"
-    return describe(connection, f"read_json({names}, {options})", source)
+    table = describe(connection, f"read_json({names}, {options})", source)
+    if list(table.fields) == ["json"]:  # what DuckDB calls lines that are no objects
+        raise HistoryError(f"{source}: its lines are no objects; write one JSON object a line, not an array of them")
+    return table
 
 
 def open_query(connection: duckdb.DuckDBPyConnection, query: str) -> Table:
@@ -127,6 +137,17 @@ def describe(connection: duckdb.DuckDBPyConnection, sql: str, source: str, *, ce
         fields[name] = Field(name_literal(name), "cell" if cells and kind == "text" else kind, str(type_))
         members |= _members(name, name_literal(name), type_)
     return Table(sql, source, fields | {path: field for path, field in members.items() if path not in fields})
+
+
+def _check_names(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
+    """DuckDB gives the second of two equal names a number. Raises HistoryError where a header has a name twice."""
+    for file in files:
+        sql = f"SELECT * FROM read_csv({text_literal(file)}, header = false, all_varchar = true, null_padding = true)"
+        with readable(file):
+            header = connection.execute(f"{sql} LIMIT 1").fetchone() or ()
+        twice = next((name for name in header if name is not None and header.count(name) > 1), None)
+        if twice is not None:
+            raise HistoryError(f"{file}: it has several columns {twice!r}; give them names of their own")
 
 
 def _members(path: str, sql: str, type_: Any) -> dict[str, Field]:
@@ -174,6 +195,18 @@ def matching_files(pattern: str) -> list[str]:
         if empty:
             raise HistoryError(f"{file}: is empty, it has not even a header; leave it out or write it again")
     return files
+
+
+def _check_packed(file: str) -> None:
+    """DuckDB takes a file of Zstandard that was cut off for one that has ended. Raises HistoryError."""
+    if not file.lower().endswith(".zst"):
+        return
+    try:
+        with Path(file).open("rb") as packed, UNPACK[".zst"](packed) as content:
+            while content.read(_UNPACKED_BYTES):
+                pass
+    except UNREADABLE as error:
+        raise HistoryError(f"{file}: cannot be unpacked: {error}; write it again") from error
 
 
 def _file_kind(file: str) -> FileKind:

@@ -8,9 +8,11 @@ from datetime import datetime, timezone
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from stream_calib.backtest.policies.run_columns import CellColumns
 from stream_calib.calibration.fit_input import CENTRE_SCORE
+from stream_calib.calibration.grid import LOWER_LOG_ODDS, N_BINS, UPPER_LOG_ODDS
 from stream_calib.calibration.groups import Family, FamilyRule, make_family
 from stream_calib.calibration.metrics.binomial_bounds import clopper_pearson
 from stream_calib.drift.overdispersion import overdispersion
@@ -18,6 +20,8 @@ from stream_calib.drift.overdispersion import overdispersion
 DAY_MS = 86_400_000
 CONFIDENCE = 0.95
 """That all bands of a table hold together."""
+HALF_BIN: NDArray[np.float64] = (expit(UPPER_LOG_ODDS) - expit(LOWER_LOG_ODDS)) / 2
+"""(402,) how far a score may be from its bin's centre."""
 WEEKLY_DAYS = 120
 """In shorter histories "since when" is a week, in longer ones a month."""
 
@@ -81,13 +85,15 @@ def _of_family(
         return [np.bincount(place[chosen], term[chosen], length).astype(np.float64) for term in terms]
 
     n, k, expected = sums(inside & recent, group, size)
+    unknown = _unknown(group, size, inside & recent, columns)
     by_period = [
         part.reshape(size, len(names)) for part in sums(inside, group * len(names) + period, size * len(names))
     ]
     with np.errstate(invalid="ignore"):
         said, observed = expected / n, k / n
     low, high = clopper_pearson(k / phi, n / phi, (1 - CONFIDENCE) / (2 * total))
-    certain = np.where(n > 0, np.maximum(np.maximum(low - said, said - high), 0.0), 0.0)
+    beyond = np.maximum(low - said, said - high)
+    certain = np.where(n > 0, np.maximum(beyond - unknown / np.maximum(n, 1e-9), 0.0), 0.0)
     found = []
     for i in np.flatnonzero(certain > 0).tolist():
         since = _since([part[i] for part in by_period], observed[i] > said[i], phi)
@@ -103,6 +109,17 @@ def _of_family(
             from_start=since == 0,
         )
         found.append((float(certain[i] * n[i]), wrong))
+    return found
+
+
+def _unknown(
+    group: NDArray[np.intp], size: int, chosen: NDArray[np.bool_], columns: CellColumns
+) -> NDArray[np.float64]:
+    """How far the sum of a group's scores may be from that of the centres of their bins, which is what cells know: half
+    a bin where all scores are the same; errors of different bins are independent, and add up as roots."""
+    place = group[chosen] * N_BINS + columns.grid_bin[chosen]
+    n = np.bincount(place, columns.labelled[chosen], size * N_BINS).reshape(size, N_BINS)
+    found: NDArray[np.float64] = np.sqrt(((n * HALF_BIN) ** 2).sum(axis=1))
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow
 import pytest
+import zstandard
 from pyarrow import csv, parquet
 
 from stream_calib.backtest.tables.cells import cells_of_tables
@@ -258,3 +259,38 @@ def test_rows_of_other_models_are_left_out(connection: duckdb.DuckDBPyConnection
         "labels": 1,
         "matched": 1,
     }
+
+
+def test_nan_of_parquet_is_seen_whatever_its_statistics_say(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    nan = float("nan")
+    columns = {"ts": [1_714_521_600_000] * 4, "p": [0.1, nan, 0.4, 0.2], "label": [0.0, 1.0, nan, 1.0]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "nan.parquet")
+    table = open_files(connection, [tmp_path / "nan.parquet"])
+    scores = score_fields(table, ScoreColumns("p", TimeColumn("ts", "ms")), KEY)
+    labels = label_fields(table, LabelColumns("label", None), KEY, own=True)
+
+    def counted(select: str, what: str) -> dict[Any, int]:
+        sql = f"SELECT {what} AS found, count(*) FROM (SELECT {select} FROM {table.sql}) GROUP BY found"
+        return dict(connection.execute(sql).fetchall())
+
+    assert counted(scores.select, scores.refusal) == {None: 3, "score_invalid": 1}
+    assert counted(labels.select, "code") == {0: 1, 2: 1, 3: 2}
+    good = f"SELECT count(*) FROM (SELECT {scores.select} FROM {table.sql}) WHERE {scores.good}"
+    assert connection.execute(good).fetchall() == [(3,)]
+
+
+def test_what_duckdb_would_read_without_a_word_is_refused(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    packed = zstandard.compress(b"id,p\n" + b"".join(b"%d,.%d\n" % (i, i) for i in range(1000)))
+    (tmp_path / "whole.csv.zst").write_bytes(packed)
+    assert list(open_files(connection, [tmp_path / "whole.csv.zst"]).fields) == ["id", "p"]
+    (tmp_path / "cut.csv.zst").write_bytes(packed[:-20])
+    cut = refusal(connection, tmp_path / "cut.csv.zst")
+    assert cut.endswith("cut.csv.zst: cannot be unpacked: the file ends within a frame of Zstandard; write it again")
+    (tmp_path / "twice.csv").write_text("p,id,p\n.1,a,.2\n")
+    (tmp_path / "array.json").write_text('[{"id": "a", "p": 0.1}]')
+    assert "array.json: its lines are no objects" in refusal(connection, tmp_path / "array.json")
+    assert "twice.csv: it has several columns 'p'" in refusal(connection, tmp_path / "twice.csv")
