@@ -29,6 +29,8 @@ class Outputs:
             if path is not None and (path.is_dir() or not path.parent.is_dir()):
                 what = "is a folder" if path.is_dir() else f"the folder {path.parent} is not there"
                 raise BacktestError(f"{path}: {what}; name a file in a folder that is there")
+        if self.html is not None and self.html == self.json:
+            raise BacktestError(f"{self.html}: is named for --html and --json; give each a file of its own")
         if self.parquet is not None:
             if self.parquet.exists() and not self.parquet.is_dir():
                 raise BacktestError(
@@ -45,7 +47,7 @@ class Outputs:
     def write(self, document: BacktestDocument) -> None:
         """Raises BacktestError where a file cannot be written."""
         if self.html is not None:
-            _write(self.html, render_report(document).encode())
+            write_file(self.html, render_report(document).encode())
         self.write_json(document.encode())
         if self.parquet is not None:
             from stream_calib.backtest.report.export import export_parquet
@@ -55,7 +57,7 @@ class Outputs:
     def write_json(self, encoded: bytes) -> None:
         """Where it was asked for. Raises BacktestError where it cannot be written."""
         if self.json is not None:
-            _write(self.json, encoded + b"\n")
+            write_file(self.json, encoded + b"\n")
 
     def written(self) -> Iterator[str]:
         """A line for each."""
@@ -64,7 +66,8 @@ class Outputs:
                 yield f"{what}: {path}"
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
+    """Raises BacktestError where it cannot be written."""
     try:
         path.write_bytes(content)
     except OSError as error:

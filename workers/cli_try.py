@@ -14,6 +14,7 @@ from workers.cli_common import console, readable_errors
 
 if TYPE_CHECKING:
     from stream_calib.backtest.trial.trial import TrialRun
+    from workers.backtest_outputs import Outputs
 
 app = typer.Typer()
 
@@ -77,8 +78,13 @@ def try_(
     with readable_errors():
         from stream_calib.backtest.trial.columns import TrialColumns
         from stream_calib.backtest.trial.trial import try_files
+        from workers.backtest_outputs import Outputs
         from workers.try_text import trial_text
 
+        outputs = Outputs(html, json_file, None)
+        _make_folders(outputs)
+        outputs.check()
+        _check_zone(zone)
         columns = TrialColumns(
             score=score,
             label=label,
@@ -99,7 +105,7 @@ def try_(
 
             run = try_files(files, columns, _horizon_ms(horizon), seen)
         console.print(trial_text(run.trial))
-        _write(run, html, json_file)
+        _write(run, outputs)
 
 
 _MOST_HORIZON_MS = 45 * 86_400_000
@@ -118,13 +124,34 @@ def _horizon_ms(text: str) -> int:
     return found
 
 
-def _write(run: TrialRun, html: Path | None, json_file: Path | None) -> None:
-    if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_bytes(run.trial.encode() + b"\n")
-    if html is not None:
+def _check_zone(zone: str) -> None:
+    from zoneinfo import ZoneInfo
+
+    from stream_calib.errors import ConfigurationError
+
+    try:
+        ZoneInfo(zone)
+    except (ValueError, OSError, KeyError) as error:  # ZoneInfoNotFoundError is a KeyError
+        raise ConfigurationError(f"--zone {zone}: there is no such zone; write one as America/New_York") from error
+
+
+def _make_folders(outputs: Outputs) -> None:
+    from stream_calib.errors import BacktestError
+
+    for path in outputs.paths():
+        try:
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BacktestError(f"{path}: its folder cannot be made: {error.strerror}; name another one") from error
+
+
+def _write(run: TrialRun, outputs: Outputs) -> None:
+    from workers.backtest_outputs import write_file
+
+    outputs.write_json(run.trial.encode())
+    if outputs.html is not None:
         from stream_calib.backtest.report.page import render_report
 
-        html.parent.mkdir(parents=True, exist_ok=True)
-        html.write_text(render_report(run.document), encoding="utf-8")
-        console.print(f"report: {html}")
+        write_file(outputs.html, render_report(run.document).encode())
+        console.print(f"report: {outputs.html}")

@@ -110,6 +110,15 @@ def test_mistakes_are_said_in_one_line(folder: Path) -> None:
     long = command_line("try", file, *OPTIONS, "--horizon", "120d")
     assert long.returncode == 1
     assert "--horizon 120d: it must be longer than 0, and 45d at most" in long.stderr
+    zone = command_line("try", file, *OPTIONS, "--zone", "Mars/Base")
+    assert (zone.returncode, zone.stdout) == (1, "")
+    assert "--zone Mars/Base: there is no such zone" in zone.stderr
+    output = command_line("try", file, *OPTIONS, "--html", str(folder))
+    assert (output.returncode, output.stdout) == (1, "")
+    assert "is a folder; name a file in a folder that is there" in output.stderr
+    folderless = command_line("try", file, *OPTIONS, "--json", f"{file}/trial.json")
+    assert (folderless.returncode, folderless.stdout) == (1, "")
+    assert "trial.json: its folder cannot be made: " in folderless.stderr
     none = command_line("try", str(folder / "nothing*.csv"), *OPTIONS)
     assert none.returncode == 1
     assert "nothing*.csv: no file matches" in none.stderr
