@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from stream_calib.errors import HistoryError
 
 _RUN_ROWS = 1 << 20
 _PIECE_ROWS, _LEAST_PIECE_ROWS = 1 << 16, 1 << 11
@@ -34,7 +37,7 @@ class TimeOrder:
         self._written = 0
 
     def add(self, rows: NDArray[np.void]) -> None:
-        """Takes rows (k,) of the dtype. Raises OSError where the temporary file cannot be written."""
+        """Takes rows (k,) of the dtype. Raises HistoryError where the temporary file cannot be written."""
         self._waiting.append(rows)
         self._waiting_rows += len(rows)
         if self._waiting_rows >= _RUN_ROWS:
@@ -60,13 +63,21 @@ class TimeOrder:
 
     def close(self) -> None:
         """Gives up the temporary file."""
-        self._file.close()
+        with suppress(OSError):  # of rows that could not be written, and that nobody wants any more
+            self._file.close()
 
     def _write_run(self) -> None:
         rows = _sorted(np.concatenate(self._waiting))
         self._waiting, self._waiting_rows = [], 0
         first_ms, last_ms = int(rows["time_ms"][0]), int(rows["time_ms"][-1])
-        self._file.write(rows.tobytes())
+        try:
+            self._file.write(rows.tobytes())
+            self._file.flush()
+        except OSError as error:
+            raise HistoryError(
+                f"{tempfile.gettempdir()}: a temporary file cannot be written: {error.strerror}; make room, or name"
+                " another folder with TMPDIR"
+            ) from error
         if self._runs and self._runs[-1].last_ms <= first_ms:
             before = self._runs.pop()
             self._runs.append(_Run(before.start, before.rows + len(rows), last_ms))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from stream_calib.backtest.files import feed_order as file_feed_order
 from stream_calib.backtest.files.feed_order import TimeOrder
+from stream_calib.errors import HistoryError
 
 ROW = np.dtype([("time_ms", "<i8"), ("number", "<u4")])
 
@@ -68,3 +69,12 @@ def test_rows_in_order_are_one_run_whatever_their_number(monkeypatch: pytest.Mon
     pieces = sorted_on_disk([list(range(start, start + 100)) for start in range(0, 1_000, 100)])
 
     assert [len(piece) for piece in pieces] == [40] * 25  # of several runs they would be of other lengths
+
+
+def test_a_full_disk_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda prefix: open("/dev/full", "wb"))  # noqa: SIM115
+    order = TimeOrder(ROW)
+    order.add(np.zeros(3, dtype=ROW))
+    with pytest.raises(HistoryError, match="a temporary file cannot be written: No space left on device; make room"):
+        list(order.pieces())
+    order.close()
