@@ -140,12 +140,7 @@ def try_files(
         span = span_of(engine, table, scores, labels, KEY)
         config = columns.config(span, horizon_ms)
         history = cells_of_tables(engine, table, scores, None, labels, config, KEY)
-    if not history.counts.get("labels"):
-        rejected = ", ".join(f"{name} {n}" for name, n in history.counts.items() if "_rejected_" in name)
-        raise HistoryError(
-            f"{history.source}: no row has an outcome that can be counted, which is 0, 1, true or false"
-            + (f": {rejected}" if rejected else "")
-        )
+    _check_counted(history)
     days = (history.last_matured + 1) * history.pane_ms // DAY_MS - span[0] // DAY_MS
     if history.last_matured < history.first_pane or days < 1:
         raise HistoryError(
@@ -165,6 +160,26 @@ def try_files(
         history, outcome, config, span, columns.label_time is not None, saved=document.raw.log_loss_difference
     )
     return TrialRun(trial, history, outcome, config, document)
+
+
+def _check_counted(history: CellHistory) -> None:
+    """Raises HistoryError where most rows could not be counted: findings would be of the others alone."""
+    counts = history.counts
+    sides = {
+        side: {name: n for name, n in counts.items() if name.startswith(f"{side}_rejected_")}
+        for side in ("scores", "labels")
+    }
+    reasons = {side: ", ".join(f"{name} {n:,}" for name, n in found.items()) for side, found in sides.items()}
+    if (refused := sum(sides["scores"].values())) > counts["accepted"]:
+        raise HistoryError(
+            f"{history.source}: {refused:,} of {counts['rows']:,} rows cannot be counted ({reasons['scores']}): are"
+            " scores in percent or logits (--scale), or times in another unit (--time-unit)?"
+        )
+    labels = counts.get("labels", 0)
+    if not labels or sum(sides["labels"].values()) > labels:
+        what = "most outcomes cannot be counted, as they are not" if labels else "no row has an outcome that is"
+        because = f": {reasons['labels']}" if reasons["labels"] else ""
+        raise HistoryError(f"{history.source}: {what} 0, 1, true or false{because}")
 
 
 def trial_of(

@@ -148,8 +148,22 @@ def test_what_is_not_said_is_asked_for(tmp_path: Path) -> None:
     when = pyarrow.array([JANUARY_MS]).cast(pyarrow.timestamp("ms"))
     table_at(path, when, seen=pyarrow.array([JANUARY_MS + 1]).cast(pyarrow.timestamp("ms")))
     no_outcome = replace(COLUMNS, label="region")
-    assert refusal(path, no_outcome).endswith("which is 0, 1, true or false: labels_rejected_label_invalid 1")
+    assert refusal(path, no_outcome).endswith(
+        "has an outcome that is 0, 1, true or false: labels_rejected_label_invalid 1"
+    )
     assert "no whole UTC day has outcomes that are final, which they are a horizon (1 d)" in refusal(path, known)
+
+
+def test_findings_are_of_most_rows_or_of_none(tmp_path: Path) -> None:
+    """Else a scale that was not said, or labels of -1, would be read as a model that is wrong."""
+    path, days = tmp_path / "log.parquet", [JANUARY_MS // 1000 + 86_400 * day for day in range(30)]
+    seconds = replace(COLUMNS, time_unit="s")
+    table_at(path, days, score=[0.5] * 10 + [7.0] * 20, label=[0, 1] * 15)
+    assert "20 of 30 rows cannot be counted (scores_rejected_score_out_of_range 20)" in refusal(path, seconds)
+    table_at(path, days, score=[0.5] * 30, label=[-1, 1, -1] * 10)
+    assert "most outcomes cannot be counted, as they are not 0, 1, true or false" in refusal(path, seconds)
+    table_at(path, days, score=[0.5] * 30, label=[None, 1, None] * 10)
+    assert try_files([path], seconds, DAY_MS).trial.counts["labels"] == 10
 
 
 def test_cells_of_csv_are_numbers_or_iso_8601(tmp_path: Path) -> None:
