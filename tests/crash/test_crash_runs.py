@@ -31,7 +31,7 @@ SCRIPTS: list[tuple[ClientKind, tuple[Fault, ...]]] = [
     (
         "librdkafka",
         (
-            Fault(0, "arm", 1, "redis.apply.after", 20, "kill"),
+            Fault(0, "arm", 1, "redis.apply.after", 6, "kill"),
             Fault(2, "pause", 2),
             Fault(3, "receiver_kill"),
             Fault(4, "leave", 3),
