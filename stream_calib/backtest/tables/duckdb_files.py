@@ -142,7 +142,9 @@ def describe(connection: duckdb.DuckDBPyConnection, sql: str, source: str, *, ce
 def _check_names(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
     """DuckDB gives the second of two equal names a number. Raises HistoryError where a header has a name twice."""
     for file in files:
-        sql = f"SELECT * FROM read_csv({text_literal(file)}, header = false, all_varchar = true, null_padding = true)"
+        # DuckDB pads no rows in parallel where a quoted cell has a line break.
+        options = "header = false, all_varchar = true, null_padding = true, parallel = false"
+        sql = f"SELECT * FROM read_csv({text_literal(file)}, {options})"
         with readable(file):
             header = connection.execute(f"{sql} LIMIT 1").fetchone() or ()
         twice = next((name for name in header if name is not None and header.count(name) > 1), None)

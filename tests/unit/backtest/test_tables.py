@@ -294,3 +294,9 @@ def test_what_duckdb_would_read_without_a_word_is_refused(
     (tmp_path / "array.json").write_text('[{"id": "a", "p": 0.1}]')
     assert "array.json: its lines are no objects" in refusal(connection, tmp_path / "array.json")
     assert "twice.csv: it has several columns 'p'" in refusal(connection, tmp_path / "twice.csv")
+
+
+def test_a_quoted_cell_may_have_a_line_break(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    (tmp_path / "two-lines.csv").write_text('id,p,region\na,.1,\nb,.2,"two\nlines"\nc,.3,\n')
+    table = open_files(connection, [tmp_path / "two-lines.csv"])
+    assert list(table.fields) == ["id", "p", "region"]
