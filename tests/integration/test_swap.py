@@ -127,10 +127,10 @@ def _ask_for_a_refit(deployed: Deployment, reason: str) -> None:
 def _roll_back(deployed: Deployment, version: str) -> int:
     """By the command line, until it is served; again where a refit has replaced it before calibrate took it up. Returns
     how often."""
-    begun, times = len(outputs(deployed)), 0
+    before, times = {output.source for output in outputs(deployed)}, 0
 
     def is_served() -> bool:
-        return any(o.served["snapshot"] == version for o in outputs(deployed)[begun:])
+        return any(o.served["snapshot"] == version for o in outputs(deployed) if o.source not in before)
 
     def rolled_back() -> bool:
         nonlocal times
