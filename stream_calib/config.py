@@ -23,6 +23,8 @@ from stream_calib.config_values import DurationMs, DurationMsOrOff, Section, Top
 from stream_calib.errors import ConfigurationError
 
 _SCORE_PATH = "score"
+MOST_HORIZON_MS = 45 * 86_400_000
+"""Of horizon and lateness."""
 
 Probability = Annotated[float, Field(gt=0, lt=1)]
 CandidateRung: TypeAlias = Literal["platt", "beta", "isotonic", "girb"]
@@ -92,7 +94,7 @@ class WindowsSection(Section):
     """Clocks, join and panes."""
 
     horizon_ms: DurationMs = Field(
-        alias="horizon", gt=0, le=45 * 86_400_000, description="How long after a score its label may be dated"
+        alias="horizon", gt=0, le=MOST_HORIZON_MS, description="How long after a score its label may be dated"
     )
     pane_ms: DurationMs = Field(
         default=3_600_000, alias="pane", ge=1_000, le=7 * 86_400_000, description="Length of the slices of event time"
@@ -100,13 +102,13 @@ class WindowsSection(Section):
     score_lateness_ms: DurationMs = Field(
         default=300_000,
         alias="score_lateness",
-        le=45 * 86_400_000,
+        le=MOST_HORIZON_MS,
         description="A score older than its partition's clock by more is late",
     )
     label_lateness_ms: DurationMs = Field(
         default=3_600_000,
         alias="label_lateness",
-        le=45 * 86_400_000,
+        le=MOST_HORIZON_MS,
         description="A label older than its partition's clock by more is late",
     )
     max_clock_skew_ms: DurationMsOrOff = Field(

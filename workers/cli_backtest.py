@@ -7,6 +7,10 @@ from typing import Annotated
 
 import typer
 
+from stream_calib.backtest.policies.run import WARM_UP_DAYS
+from workers.backtest_command import Asked, run_backtest, run_verify
+from workers.backtest_outputs import Outputs
+from workers.backtest_sources import SourceOptions
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, load, readable_errors
 from workers.cli_models import ModelOption, VersionOption
 from workers.garbage_collection import collect_seldom
@@ -191,7 +195,7 @@ def backtest(
     warm_up_days: Annotated[
         int,
         typer.Option("--warm-up-days", min=0, help="First days that count in no figure.", rich_help_panel=_TRIED),
-    ] = _WARM_UP_DAYS,
+    ] = WARM_UP_DAYS,
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="Of the drawing of days for intervals.", rich_help_panel=_TRIED)
     ] = 0,
@@ -227,10 +231,6 @@ def backtest(
     Code 0: done; 1: an error, or a policy failed, or it was stopped; 3: --verify found differences.
     """
     with readable_errors():
-        from workers.backtest_command import Asked, run_backtest, run_verify
-        from workers.backtest_outputs import Outputs
-        from workers.backtest_sources import SourceOptions
-
         asked = Asked(
             source=SourceOptions(
                 model=model,

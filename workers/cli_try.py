@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+from zoneinfo import ZoneInfo
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from stream_calib.backtest.report.page import render_report
+from stream_calib.backtest.trial.columns import TrialColumns
+from stream_calib.backtest.trial.trial import TrialRun, try_files
+from stream_calib.config import MOST_HORIZON_MS
+from stream_calib.config_values import duration_ms
+from stream_calib.errors import BacktestError, ConfigurationError
+from workers.backtest_outputs import Outputs, write_file
 from workers.cli_common import console, readable_errors
-
-if TYPE_CHECKING:
-    from stream_calib.backtest.trial.trial import TrialRun
-    from workers.backtest_outputs import Outputs
+from workers.try_text import trial_text
 
 app = typer.Typer()
 
@@ -76,11 +81,6 @@ def try_(
     but the files that are asked for.
     """
     with readable_errors():
-        from stream_calib.backtest.trial.columns import TrialColumns
-        from stream_calib.backtest.trial.trial import try_files
-        from workers.backtest_outputs import Outputs
-        from workers.try_text import trial_text
-
         outputs = Outputs(html, json_file, None)
         _make_folders(outputs)
         outputs.check()
@@ -108,26 +108,18 @@ def try_(
         _write(run, outputs)
 
 
-_MOST_HORIZON_MS = 45 * 86_400_000
-
-
 def _horizon_ms(text: str) -> int:
-    from stream_calib.config_values import duration_ms
-    from stream_calib.errors import ConfigurationError
 
     try:
         found = duration_ms(text)
     except ValueError as error:
         raise ConfigurationError(f"--horizon {text}: {error}") from error
-    if not 0 < found <= _MOST_HORIZON_MS:
+    if not 0 < found <= MOST_HORIZON_MS:
         raise ConfigurationError(f"--horizon {text}: it must be longer than 0, and 45d at most, as windows.horizon")
     return found
 
 
 def _check_zone(zone: str) -> None:
-    from zoneinfo import ZoneInfo
-
-    from stream_calib.errors import ConfigurationError
 
     try:
         ZoneInfo(zone)
@@ -136,7 +128,6 @@ def _check_zone(zone: str) -> None:
 
 
 def _make_folders(outputs: Outputs) -> None:
-    from stream_calib.errors import BacktestError
 
     for path in outputs.paths():
         try:
@@ -147,11 +138,8 @@ def _make_folders(outputs: Outputs) -> None:
 
 
 def _write(run: TrialRun, outputs: Outputs) -> None:
-    from workers.backtest_outputs import write_file
 
     outputs.write_json(run.trial.encode())
     if outputs.html is not None:
-        from stream_calib.backtest.report.page import render_report
-
         write_file(outputs.html, render_report(run.document).encode())
         console.print(f"report: {outputs.html}")

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 
 from stream_calib import fault_points
 from stream_calib.errors import StateError, StateUnavailableError
-from stream_calib.snapshot.decision_log import DecisionLog, Expired, Request, chain
+from stream_calib.snapshot.decision_log import DecisionLog, Request
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.clocks import least_of_all
 from stream_calib.windows.committed import Committed, Cursors
 from stream_calib.windows.decider_port import PaneDecider, Retention
+from stream_calib.windows.decision_commits import decided_commit, expired_commit
 from stream_calib.windows.pane_record import PaneNames, PaneRecord, chained
 from stream_calib.windows.shard_store import Progress, ReadGuard, ShardStore
 from stream_calib.windows.state_store import Commit, StateStore
@@ -210,14 +211,17 @@ class Closer:
             open_request = decision.open_request
             if open_request:
                 break
-        fields = {"decided": str(decided), "open_request": open_request}
-        if detector is not None:
-            fields["detector"] = detector
-        if decisions:
-            fields |= {"tip": str(chain(at.tip, decisions)), "log_length": str(at.log_length + len(decisions))}
-        appends = {name: entries for name, entries in (("decisions", decisions), ("outbox", outbox)) if entries}
-        # All that the decision was made from: a state that was rolled back meanwhile may hold other cells.
-        return Commit(at.expect("decided", "tip", "matured", "matured_chain", "closed"), fields, appends)
+        return decided_commit(
+            # All that the decision was made from: a state that was rolled back meanwhile may hold other cells.
+            at.expect("decided", "tip", "matured", "matured_chain", "closed"),
+            at.tip,
+            at.log_length,
+            decided=decided,
+            detector=detector,
+            open_request=open_request,
+            decisions=decisions,
+            outbox=outbox,
+        )
 
     def _commit(self, call: str, change: Commit) -> bool:
         fault_points.before(call)
@@ -229,12 +233,9 @@ class Closer:
         if not self._may_expire(request, at.matured):
             return False
         pane = at.decided + 1
-        entry = Expired(pane=pane, request_id=request.id).encode()
         told = () if self._decider is None else self._decider.expired(request, pane)
-        fields = {"open_request": "", "tip": str(chain(at.tip, [entry])), "log_length": str(at.log_length + 1)}
-        self._state.commit(
-            Commit(at.expect("decided", "tip"), fields, {"decisions": [entry]} | ({"outbox": told} if told else {}))
-        )
+        expect = at.expect("decided", "tip")
+        self._state.commit(expired_commit(expect, at.tip, at.log_length, request=request, pane=pane, outbox=told))
         return True
 
     def _remove(self, shards: list[Progress]) -> None:

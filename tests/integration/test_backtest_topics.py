@@ -18,6 +18,15 @@ from workers.backtest_verify import replay_topics, verify_live
 pytestmark = pytest.mark.services
 
 
+def count_a_minute(m: Monitored) -> None:
+    """Traffic of the key A, of which the first 40 s and more have matured."""
+    m.clocks(0)
+    m.traffic([A], 0, 60)
+    m.clocks(70)
+    m.start()
+    m.until_matured(40, A)
+
+
 def verified(m: Monitored, key: ModelKey = A) -> Verification:
     return verify_live(m.log, m.config, key, m.state(key).store)
 
@@ -48,11 +57,7 @@ def test_where_the_beginning_is_gone_the_rest_is_compared(redis_url: str, monkey
 
 def test_nothing_is_left_of_what_has_matured(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monitored(redis_url, monkeypatch) as m:
-        m.clocks(0)
-        m.traffic([A], 0, 60)
-        m.clocks(70)
-        m.start()
-        m.until_matured(40, A)
+        count_a_minute(m)
         for topic in ("blocks", "labels"):
             m.operator.trim(m.at(topic, 0), m.end(topic, 0))
         with pytest.raises(HistoryError, match="the log begins behind all panes that have matured"):
@@ -90,11 +95,7 @@ def test_partitions_that_come_and_fall_silent(redis_url: str, monkeypatch: pytes
 
 def test_a_cell_that_was_changed_is_named(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monitored(redis_url, monkeypatch) as m:
-        m.clocks(0)
-        m.traffic([A], 0, 60)
-        m.clocks(70)
-        m.start()
-        m.until_matured(40, A)
+        count_a_minute(m)
         store, pane = m.state(A).store, m.cursor(A, "first_pane") + 2
         name = PaneNames.of(pane).matured
         (blob,) = store.blobs([name])
@@ -115,11 +116,7 @@ def test_a_cell_that_was_changed_is_named(redis_url: str, monkeypatch: pytest.Mo
 
 def test_a_state_of_another_configuration_is_refused(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monitored(redis_url, monkeypatch) as m:
-        m.clocks(0)
-        m.traffic([A], 0, 60)
-        m.clocks(70)
-        m.start()
-        m.until_matured(40, A)
+        count_a_minute(m)
         store = m.state(A).store
         m.config = m.config.model_copy(update={"windows": m.config.windows.model_copy(update={"horizon_ms": 20_000})})
         with pytest.raises(GenerationMismatchError, match="horizon_ms: 15000 -> 20000"):

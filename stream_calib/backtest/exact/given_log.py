@@ -22,8 +22,9 @@ from stream_calib.snapshot.decision_log import Entry, Expired, Request, Settled,
 from stream_calib.snapshot.operator_entries import Approve, Manual, Pin, Reject, Rollback, Shadow, Unpin
 from stream_calib.snapshot.report import RefitReport
 from stream_calib.snapshot.store import SnapshotStore
+from stream_calib.windows.decision_commits import expired_commit
 from stream_calib.windows.memory_state import MemoryState
-from stream_calib.windows.state_store import Commit, StateStore
+from stream_calib.windows.state_store import StateStore
 
 _FIELDS = ("log_length", "tip", "decided", "detector", OUTBOX_DROPPED)
 _ATTEMPTS = 20
@@ -238,10 +239,9 @@ class GivenReplay:
         request, pane = log.open_request, entry.pane
         if request is None:
             raise StateError(f"request {entry.request_id} expires while none is open")
-        raw = Expired(pane=pane, request_id=request.id).encode()
-        change = {"open_request": "", "tip": str(chain(log.tip, [raw])), "log_length": str(log.length + 1)}
-        appends = {"decisions": [raw], "outbox": self.stepper.decider.expired(request, pane)}
-        self.state.commit(Commit({"decided": fields["decided"], "tip": fields["tip"]}, change, appends))
+        expect = {"decided": fields["decided"], "tip": fields["tip"]}
+        told = self.stepper.decider.expired(request, pane)
+        self.state.commit(expired_commit(expect, log.tip, log.length, request=request, pane=pane, outbox=told))
 
     def _token(self) -> str:
         return self.state.read((f"token:{REFIT_LEASE}",))[f"token:{REFIT_LEASE}"] or ""

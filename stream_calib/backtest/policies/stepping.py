@@ -21,11 +21,11 @@ from stream_calib.errors import HistoryError
 from stream_calib.refit.decider import Decider
 from stream_calib.refit.worker import Refitter
 from stream_calib.snapshot.changes import REFIT_LEASE
-from stream_calib.snapshot.decision_log import DecisionLog, chain
+from stream_calib.snapshot.decision_log import DecisionLog
 from stream_calib.snapshot.history import is_publication
 from stream_calib.snapshot.log_reader import LogReader
 from stream_calib.snapshot.report import RefitReport
-from stream_calib.windows.state_store import Commit
+from stream_calib.windows.decision_commits import decided_commit
 
 _OWNER, _FOR_EVER_MS = "backtest", 10**15
 
@@ -150,15 +150,17 @@ class Stepper:
             self.decider.push(missing, self._panes.scored(missing))
         cells, chain_hash = self._panes.matured(pane), self._panes.chain(pane)
         made = self.decider.decide(pane, fields["detector"], log, cells, chain_hash)
-        new = {"decided": str(pane), "detector": made.detector, "open_request": made.open_request}
-        if self._shared and pane == self.last_pane:
-            new["detector"] = self.decider.detector
-        if made.decisions:
-            length = log.length + len(made.decisions)
-            new |= {"tip": str(chain(log.tip, made.decisions)), "log_length": str(length)}
-        appends = {"decisions": made.decisions, "outbox": made.outbox}
-        expect = {"decided": fields["decided"], "tip": fields["tip"]}
-        if not self.state.commit(Commit(expect, new, {name: entries for name, entries in appends.items() if entries})):
+        change = decided_commit(
+            {"decided": fields["decided"], "tip": fields["tip"]},
+            log.tip,
+            log.length,
+            decided=pane,
+            detector=self.decider.detector if self._shared and pane == self.last_pane else made.detector,
+            open_request=made.open_request,
+            decisions=made.decisions,
+            outbox=made.outbox,
+        )
+        if not self.state.commit(change):
             raise HistoryError(f"the decision log was changed while pane {pane} was decided")
 
     def _event_time(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stream_calib.backtest.document import Interval
 from stream_calib.backtest.report.choice import Chosen, side
-from stream_calib.backtest.report.tables import interval_text
+from stream_calib.backtest.report.policy_table import interval_text
 from stream_calib.pages.svg import Drawing, Scale, element, signed
 from stream_calib.pages.texts import shortened, signed_text
 

@@ -15,6 +15,7 @@ from stream_calib.backtest.report.alarms import alarm_spans
 from stream_calib.backtest.report.choice import chosen
 from stream_calib.backtest.report.differences import MOST_DRAWN, difference_chart
 from stream_calib.backtest.report.groups import group_map
+from stream_calib.backtest.report.policy_table import policy_rows
 from stream_calib.backtest.report.reliability import reliability_charts
 from stream_calib.backtest.report.series import DAY_MS
 from stream_calib.backtest.report.summary import measures, optimism_text, statements
@@ -26,7 +27,6 @@ from stream_calib.backtest.report.tables import (
     detection_rows,
     facts,
     month_rows,
-    policy_rows,
     refit_rows,
 )
 from stream_calib.backtest.report.time_line import time_line

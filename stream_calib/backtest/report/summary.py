@@ -9,8 +9,8 @@ from stream_calib.backtest.comparison.figures import scored_days
 from stream_calib.backtest.document import BacktestDocument, Interval, PolicyFigures
 from stream_calib.backtest.outcome import Sums
 from stream_calib.backtest.report.choice import Chosen
+from stream_calib.backtest.report.policy_table import interval_text
 from stream_calib.backtest.report.series import DAY_MS
-from stream_calib.backtest.report.tables import interval_text
 from stream_calib.pages.texts import (
     NONE,
     count_text,

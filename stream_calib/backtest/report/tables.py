@@ -1,17 +1,16 @@
-"""Rows of the report's tables, as texts."""
+"""Rows of the report's tables but for that of policies, as texts."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from stream_calib.backtest.comparison.figures import scored_days
-from stream_calib.backtest.document import BacktestDocument, Detection, Interval, PolicyFigures
+from stream_calib.backtest.document import BacktestDocument, Detection
 from stream_calib.backtest.outcome import PolicyOutcome, RefitFigures
 from stream_calib.backtest.report.alarms import AlarmSpan, alarm_spans
-from stream_calib.backtest.report.choice import Chosen, Side, side
+from stream_calib.backtest.report.choice import Chosen
 from stream_calib.backtest.report.series import DAY_MS
 from stream_calib.pages.texts import (
     NONE,
@@ -19,48 +18,13 @@ from stream_calib.pages.texts import (
     figure_text,
     in_words,
     minute_text,
-    percent_text,
     shortened,
     signed_text,
 )
 
-MOST_POLICIES = 100
 MOST_ROWS = 300
 """Of refits, and of alarms, of one policy."""
-_LONGEST_NAME, _LONGEST_TEXT = 120, 300
-_SIDES: dict[Side, str] = {"better": "better", "worse": "worse", "same": "may be chance", "unknown": "too few days"}
-
-
-class FigureText(NamedTuple):
-    value: str
-    interval: str
-    """`0.5021 to 0.5055`; empty where it is unknown."""
-
-
-class DifferenceText(NamedTuple):
-    value: str
-    interval: str
-    verdict: str
-    css: str
-
-
-class PolicyRow(NamedTuple):
-    name: str
-    marks: Sequence[str]
-    """`current`, `best`."""
-    settings: str
-    """What differs from the configuration."""
-    log_loss: FigureText
-    log_loss_difference: DifferenceText | None
-    brier: FigureText
-    brier_difference: DifferenceText | None
-    debiased_ece: FigureText
-    worst_group_error: str
-    alarms: str
-    refits: str
-    published: str
-    staleness_hours: str
-    coverage: str
+LONGEST_NAME, LONGEST_TEXT = 120, 300
 
 
 class MonthRow(NamedTuple):
@@ -74,73 +38,6 @@ class MonthRow(NamedTuple):
     psi: str
     swaps: str
     alarms: str
-
-
-def policy_rows(shown: Chosen) -> list[PolicyRow]:
-    """The current and the best policy, then all others by log-loss, at most MOST_POLICIES; the raw score at the end."""
-    document = shown.document
-    first = [figures for figures in (shown.figures, shown.best_figures) if figures is not None]
-    others = [figures for figures in document.table if figures not in first]
-    others.sort(key=_by_loss)
-    table = sorted([*first, *others[: MOST_POLICIES - len(first)]], key=_by_loss)
-    overrides = {outcome.policy: outcome.overrides for outcome in document.outcomes}
-    return [_policy_row(f, overrides.get(f.policy, {}), shown) for f in [*table, document.raw]]
-
-
-def _settings(name: str, overrides: Mapping[str, str]) -> str:
-    """Empty where the name says them, as that of a grid's policy does."""
-    if all(f"{key.rpartition('.')[2]}=" in name for key in overrides):
-        return ""
-    return ", ".join(f"{key}={value}" for key, value in sorted(overrides.items()))
-
-
-def _by_loss(figures: PolicyFigures) -> tuple[bool, float]:
-    return math.isnan(figures.log_loss.value), figures.log_loss.value
-
-
-def _policy_row(figures: PolicyFigures, overrides: dict[str, str], shown: Chosen) -> PolicyRow:
-    raw = figures is shown.document.raw
-    marks = []
-    if not raw and figures.policy == shown.document.current:
-        marks.append("current")
-    if not raw and figures is (shown.best_figures or shown.figures) and shown.verdict != "alone":
-        marks.append("lowest log-loss")
-    return PolicyRow(
-        "raw score" if raw else shortened(figures.policy, _LONGEST_NAME),
-        marks,
-        shortened(_settings(figures.policy, overrides), _LONGEST_TEXT),
-        _figure(figures.log_loss),
-        _difference(figures.log_loss_difference),
-        _figure(figures.brier),
-        _difference(figures.brier_difference),
-        _figure(figures.debiased_ece),
-        f"{figure_text(figures.worst_group_error_percent, 1)}\N{NO-BREAK SPACE}%",
-        NONE if raw else count_text(figures.alarms),
-        NONE if raw else count_text(figures.refits),
-        "" if raw else count_text(figures.published),
-        NONE if raw else figure_text(figures.staleness_hours, 1),
-        percent_text(figures.coverage),
-    )
-
-
-def _figure(interval: Interval) -> FigureText:
-    return FigureText(figure_text(interval.value), interval_text(interval, 4))
-
-
-def _difference(interval: Interval | None) -> DifferenceText | None:
-    if interval is None:
-        return None
-    seen = side(interval)
-    text = interval_text(interval, 5, signed=True)
-    return DifferenceText(signed_text(interval.value, 5), text, _SIDES[seen], seen)
-
-
-def interval_text(interval: Interval, digits: int, signed: bool = False) -> str:
-    """`0.5021 to 0.5055`; empty where it is unknown."""
-    if interval.low is None or interval.high is None:
-        return ""
-    shown = signed_text if signed else figure_text
-    return f"{shown(interval.low, digits)} to {shown(interval.high, digits)}"
 
 
 def month_rows(shown: Chosen) -> list[MonthRow]:
@@ -213,7 +110,7 @@ def refit_rows(refits: Sequence[RefitFigures], pane_ms: int) -> list[RefitRow]:
             signed_text(refit.gain_lower, 5),
             signed_text(refit.level, 3),
             refit.rung or "",
-            shortened(_changed(refit), _LONGEST_TEXT),
+            shortened(_changed(refit), LONGEST_TEXT),
         )
         for refit in refits[-MOST_ROWS:]
     ]
@@ -240,7 +137,7 @@ def alarm_rows(spans: Sequence[AlarmSpan]) -> list[AlarmRow]:
             minute_text(span.since_ms),
             minute_text(span.opened_ms),
             "still open" if span.closed_ms is None else minute_text(span.closed_ms),
-            shortened(span.what, _LONGEST_TEXT),
+            shortened(span.what, LONGEST_TEXT),
         )
         for span in spans[-MOST_ROWS:]
     ]
@@ -267,10 +164,10 @@ class DetectionRow(NamedTuple):
 def detection_rows(detections: Sequence[Detection]) -> list[DetectionRow]:
     return [
         DetectionRow(
-            shortened(one.injected, _LONGEST_TEXT),
+            shortened(one.injected, LONGEST_TEXT),
             minute_text(one.from_ms),
             _after(one.from_ms, one.noticed_ms, "never"),
-            shortened(one.noticed_by or "", _LONGEST_TEXT),
+            shortened(one.noticed_by or "", LONGEST_TEXT),
             _after(one.from_ms, one.refit_ms, "none"),
             *_losses_of(one),
         )
@@ -298,11 +195,11 @@ def facts(document: BacktestDocument, current: PolicyOutcome) -> list[tuple[str,
     panes = document.last_pane - document.first_pane + 1
     first, end = (minute_text(pane * document.pane_ms) for pane in (document.first_pane, document.last_pane + 1))
     return [
-        ("Source", shortened(document.source, _LONGEST_TEXT)),
+        ("Source", shortened(document.source, LONGEST_TEXT)),
         ("Start", exact if document.start == "exact" else cold),
         ("Panes", f"{panes:,} of {document.pane_ms / 60_000:g} minutes, {first} to {end} UTC"),
         ("Figures count from", minute_text(scored_days(current)[0].day * DAY_MS)[:10]),
         ("History", f"SHA-256 {current.history_sha256}"),
-        ("Current policy", f"{shortened(current.policy, _LONGEST_NAME)}, configuration {current.config_hash}"),
+        ("Current policy", f"{shortened(current.policy, LONGEST_NAME)}, configuration {current.config_hash}"),
         ("Decision log", f"tip {current.tip or NONE}, alerts {current.outbox_sha256}"),
     ]

@@ -17,7 +17,7 @@ from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.tables.cells_of_rows import MATCHED, REPEATED, CellKeys, packed_panes
 from stream_calib.backtest.tables.columns import LabelColumns, ScoreColumns, Table
 from stream_calib.backtest.tables.engine import Engine
-from stream_calib.backtest.tables.fields import attribute_value, label_fields, score_fields
+from stream_calib.backtest.tables.fields import label_fields, score_fields
 from stream_calib.backtest.tables.grid import grid_table
 from stream_calib.backtest.tables.sql import (
     BUCKET_DIGITS,
@@ -27,6 +27,7 @@ from stream_calib.backtest.tables.sql import (
     UNIT_TABLE,
     Query,
 )
+from stream_calib.backtest.tables.values import attribute_value
 from stream_calib.config import Config
 from stream_calib.config_identity import semantic_hash
 from stream_calib.errors import HistoryError

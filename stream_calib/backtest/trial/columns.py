@@ -9,7 +9,7 @@ from itertools import combinations
 
 from stream_calib.backtest.tables.columns import LabelColumns, ScoreColumns, Table, TimeColumn
 from stream_calib.backtest.tables.engine import Engine, Statement
-from stream_calib.backtest.tables.fields import number_of_text
+from stream_calib.backtest.tables.values import number_of_text
 from stream_calib.config import Config
 from stream_calib.config_models import ScoreScale
 from stream_calib.config_values import duration_text

@@ -22,7 +22,7 @@ from pyarrow import parquet
 from benchmarks import refits
 from stream_calib.backtest.exact.replay import ExactReplay
 from stream_calib.backtest.feed import FeedBatch
-from stream_calib.backtest.files import reading as file_reading
+from stream_calib.backtest.files import reading
 from stream_calib.backtest.files.feed import FileFeed
 from stream_calib.config import Config
 from stream_calib.config_file import tomllib
@@ -357,7 +357,7 @@ def test_not_a_number_is_a_missing_attribute_and_no_label(tmp_path: Path) -> Non
 
 
 def test_progress_reaches_all_rows(tmp_path: Path, labels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_reading, "_BATCH_ROWS", 2_048)
+    monkeypatch.setattr(reading, "_BATCH_ROWS", 2_048)
     path = as_parquet(tmp_path / "scores.parquet", scores_of(9_000))
     heard: list[tuple[int, int]] = []
     with feed(path, labels, on_read=lambda done, total: heard.append((done, total))) as opened:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_calib.backtest.files import feed_order as file_feed_order
+from stream_calib.backtest.files import feed_order
 from stream_calib.backtest.files.feed_order import TimeOrder
 from stream_calib.errors import HistoryError
 
@@ -34,9 +34,9 @@ def sorted_on_disk(chunks: list[list[int]]) -> list[np.ndarray]:
 )
 def test_every_row_comes_once_and_in_order(chunks: list[list[int]], run_rows: int, piece_rows: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_feed_order, "_RUN_ROWS", run_rows)
-        patch.setattr(file_feed_order, "_PIECE_ROWS", piece_rows)
-        patch.setattr(file_feed_order, "_LEAST_PIECE_ROWS", 1)
+        patch.setattr(feed_order, "_RUN_ROWS", run_rows)
+        patch.setattr(feed_order, "_PIECE_ROWS", piece_rows)
+        patch.setattr(feed_order, "_LEAST_PIECE_ROWS", 1)
         pieces = sorted_on_disk(chunks)
         again = sorted_on_disk(chunks)
 
@@ -50,9 +50,9 @@ def test_every_row_comes_once_and_in_order(chunks: list[list[int]], run_rows: in
 
 
 def test_memory_holds_a_piece_of_each_run_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_feed_order, "_RUN_ROWS", 1_000)
-    monkeypatch.setattr(file_feed_order, "_PIECE_ROWS", 50)
-    monkeypatch.setattr(file_feed_order, "_LEAST_PIECE_ROWS", 50)
+    monkeypatch.setattr(feed_order, "_RUN_ROWS", 1_000)
+    monkeypatch.setattr(feed_order, "_PIECE_ROWS", 50)
+    monkeypatch.setattr(feed_order, "_LEAST_PIECE_ROWS", 50)
     times = np.random.default_rng(3).permutation(10_000)
 
     pieces = sorted_on_disk([chunk.tolist() for chunk in np.split(times, 100)])
@@ -62,9 +62,9 @@ def test_memory_holds_a_piece_of_each_run_and_no_more(monkeypatch: pytest.Monkey
 
 
 def test_rows_in_order_are_one_run_whatever_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_feed_order, "_RUN_ROWS", 100)
-    monkeypatch.setattr(file_feed_order, "_PIECE_ROWS", 40)
-    monkeypatch.setattr(file_feed_order, "_LEAST_PIECE_ROWS", 40)
+    monkeypatch.setattr(feed_order, "_RUN_ROWS", 100)
+    monkeypatch.setattr(feed_order, "_PIECE_ROWS", 40)
+    monkeypatch.setattr(feed_order, "_LEAST_PIECE_ROWS", 40)
 
     pieces = sorted_on_disk([list(range(start, start + 100)) for start in range(0, 1_000, 100)])
 

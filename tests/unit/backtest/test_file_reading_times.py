@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream_calib.backtest.files import reading_times as file_reading_times
+from stream_calib.backtest.files import reading_times
 from stream_calib.backtest.files.reading_times import NO_TIME, iso_milliseconds
 from stream_calib.backtest.files.reading_values import texts_of
 from stream_calib.events.event_times import iso8601_ms
@@ -86,7 +86,7 @@ def test_a_part_of_an_array_is_read_from_its_own_place() -> None:
 )
 def test_usual_layouts_are_not_read_one_by_one(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = iso8601_ms(text)
-    monkeypatch.setattr(file_reading_times, "iso8601_ms", None)
+    monkeypatch.setattr(reading_times, "iso8601_ms", None)
 
     assert columns([text, text]) == [expected, expected]
 

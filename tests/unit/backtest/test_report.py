@@ -13,7 +13,7 @@ import pytest
 from stream_calib.backtest.document import BacktestDocument, Interval, Optimism, decode_document
 from stream_calib.backtest.outcome import GroupFigures, Sums
 from stream_calib.backtest.report.page import render_report
-from stream_calib.backtest.report.tables import MOST_POLICIES
+from stream_calib.backtest.report.policy_table import MOST_POLICIES
 from stream_calib.errors import BacktestError
 from tests.demo.test_report import Outline
 from tests.unit.backtest.made_up_results import document
