@@ -7,8 +7,9 @@ with those that are not in the folder yet.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -44,6 +45,8 @@ class Progress:
 class _Process:
     process: SpawnProcess
     told: Connection
+    ready: bool = False
+    """Whether it has read the history."""
     last: str | None = None
     """Fit key of what it did last."""
     running: int | None = None
@@ -120,7 +123,8 @@ def _run(
                     _give(one, waiting)
                 elif waiting:
                     running.remove(one)
-                    running.append(_start(job))
+                    running.append(_start())
+                    _say(running[-1], job)
                     _give(running[-1], waiting)
 
 
@@ -130,15 +134,26 @@ def _heard(one: _Process) -> tuple[int, str | None] | None:
     assert place is not None
     try:
         told: Told = one.told.recv()
-    except EOFError:
+    except (EOFError, OSError):
         one.process.join()
         one.running, one.part = None, 0.0
-        return place, f"its process ended with exit code {one.process.exitcode}; is there memory enough?"
+        when = "" if one.ready else " before it had read the history"
+        return place, f"its process {_end_text(one.process.exitcode)}{when}; is there memory enough?"
+    one.ready = True
     if not told.ended:
         one.part = told.part
         return None
     one.running, one.part = None, 0.0
     return place, told.error
+
+
+def _end_text(exit_code: int | None) -> str:
+    if exit_code is None or exit_code >= 0:
+        return f"ended with exit code {exit_code}"
+    try:
+        return f"was ended by {signal.Signals(-exit_code).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"was ended by signal {-exit_code}"
 
 
 def _give(one: _Process, waiting: dict[str, list[int]]) -> None:
@@ -149,20 +164,28 @@ def _give(one: _Process, waiting: dict[str, list[int]]) -> None:
     one.running, one.last = waiting[key].pop(0), key
     if not waiting[key]:
         del waiting[key]
-    one.told.send(one.running)
+    _say(one, one.running)
+
+
+def _say(one: _Process, word: Job | int) -> None:
+    with suppress(BrokenPipeError, ConnectionResetError):  # it has died: `_heard` hears that next, of its policy
+        one.told.send(word)
 
 
 @contextmanager
 def _started(job: Job, processes: int) -> Iterator[list[_Process]]:
     running: list[_Process] = []
     try:
-        running += [_start(job) for _ in range(processes)]
+        for _ in range(processes):
+            running.append(_start())  # one by one, so that an interruption leaves none behind
+        for one in running:
+            _say(one, job)
         yield running
     finally:
         for one in running:
-            one.told.close()  # at its next word the process finds nobody there and ends
-            if one.running is not None:
+            if one.running is not None or not one.ready:
                 one.process.terminate()
+            one.told.close()  # at its next word the process finds nobody there and ends
         for one in running:
             one.process.join(_END_S)
             if one.process.is_alive():
@@ -170,11 +193,13 @@ def _started(job: Job, processes: int) -> Iterator[list[_Process]]:
                 one.process.join()
 
 
-def _start(job: Job) -> _Process:
-    # Not forked: the caller may have threads (of a progress bar, of an engine) that a fork would leave half-way.
+def _start() -> _Process:
+    # The job is sent afterwards: what is given to a new process itself is written to a pipe whose other end this one
+    # holds too, so a process that dies meanwhile would be waited for. Not forked: the caller may have threads (of a
+    # progress bar, of an engine) that a fork would leave half-way.
     context = get_context("spawn")
     ours, its = context.Pipe()
-    process = context.Process(target=work, args=(job, its), daemon=True)
+    process = context.Process(target=work, args=(its,), daemon=True)
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
     try:

@@ -37,17 +37,19 @@ class Told(NamedTuple):
     """Why it failed, where it did."""
 
 
-def work(job: Job, asked: Connection) -> None:
-    """Runs the policies whose places come in, until the other side is gone."""
+def work(asked: Connection) -> None:
+    """Takes a Job, says that it is there, and runs the policies whose places come in, until the other side is gone."""
     # An interruption is the caller's, who ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    shared = SharedFits(job.history)
-    while True:
-        try:
+    try:
+        job: Job = asked.recv()
+        asked.send(Told(False, 0.0))
+        shared = SharedFits(job.history)
+        while True:
             place: int = asked.recv()
             asked.send(_done(job, shared, job.policies[place], asked))
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            return
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
 
 
 def _done(job: Job, shared: SharedFits, policy: Policy, asked: Connection) -> Told:

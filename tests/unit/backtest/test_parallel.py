@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from stream_calib.backtest.history import PaneBlobs
 from stream_calib.backtest.outcome import PolicyOutcome
 from stream_calib.backtest.policies.parallel import Progress, run_policies
 from stream_calib.backtest.policies.policy import Policy, current_policy, make_policy
@@ -78,3 +84,28 @@ def test_a_policy_that_fails_is_named_and_ends_no_other(tmp_path: Path) -> None:
     )
     assert [one.policy for one in made] == ["current"]
     assert [name for name, _ in failed] == ["broken"]
+
+
+class _Deadly(tuple[str, ...]):
+    """Values of a signature that kill the process which unpickles them."""
+
+    def __reduce__(self) -> tuple[Callable[[], NoReturn], tuple[()]]:
+        return _die, ()
+
+
+def _die() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def test_a_process_that_dies_before_it_has_read_the_history_is_not_waited_for(tmp_path: Path) -> None:
+    behind = PaneBlobs(bytes(10_000_000), None)  # more than any pipe takes unread
+    deadly = replace(CELLS, signatures={**CELLS.signatures, 1: _Deadly()}, panes=[*CELLS.panes, behind])
+    failed: list[tuple[str, str]] = []
+    made = run_policies(
+        deadly, policies()[:1], 1, tmp_path, on_failed=lambda policy, error: failed.append((policy.name, error))
+    )
+    assert not made
+    assert failed == [
+        ("current", "its process was ended by SIGKILL before it had read the history; is there memory enough?")
+    ]
