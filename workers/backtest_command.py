@@ -20,6 +20,7 @@ from stream_calib.backtest.what_if.faults import parse_scenario
 from stream_calib.config import Config
 from stream_calib.errors import BacktestError
 from workers.backtest_outputs import Outputs
+from workers.backtest_places import Place, make_folder
 from workers.backtest_progress import StoppedError, shown_steps
 from workers.backtest_sources import SourceOptions, history_of
 from workers.backtest_texts import detection_text, history_text, verification_text
@@ -54,10 +55,11 @@ def run_backtest(config: Config, asked: Asked) -> int:
     """Does and prints it; the exit code: 1 where a policy was not run, or somebody stopped it. Raises
     StreamCalibError."""
     asked.source.check()
-    asked.outputs.check()
+    cells = [] if asked.save_cells is None else [Place("--save-cells", asked.save_cells)]
+    folder = asked.resume_folder or hidden_folder([*asked.outputs.places(), *cells])
+    asked.outputs.check(*cells, Place("--resume-folder", folder, is_folder=True))
     tried = policies_of(config, asked.policies, asked.grid)
     scenarios = [parse_scenario(text, config) for text in asked.inject]
-    folder = asked.resume_folder or hidden_folder([*asked.outputs.paths(), asked.save_cells])
     effort = Effort(asked.processes or os.cpu_count() or 1, folder, asked.warm_up_days, asked.seed)
     errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
     for same in tried.same:
@@ -67,7 +69,7 @@ def run_backtest(config: Config, asked: Asked) -> int:
             history = history_of(asked.source, config, steps)
             if asked.save_cells is not None:
                 save_history(history, asked.save_cells)
-            _make(folder)
+            make_folder(folder)
             worked = work(history, tried.tried, scenarios, effort, steps)
             steps.begin("writing")
             asked.outputs.write(worked.document)
@@ -106,19 +108,12 @@ def run_verify(config: Config, asked: Asked) -> int:
     return DIFFERENCES if found.differences else 0
 
 
-def hidden_folder(outputs: Sequence[Path | None]) -> Path:
+def hidden_folder(outputs: Sequence[Place]) -> Path:
     """Beside the first output, and called after it."""
-    first = next((path for path in outputs if path is not None), None)
-    return Path(HIDDEN_FOLDER) if first is None else first.with_name(f".{first.name}.backtest")
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BacktestError(
-            f"{folder}: outcomes cannot be kept there ({error.strerror}); name another folder with --resume-folder"
-        ) from error
+    if not outputs:
+        return Path(HIDDEN_FOLDER)
+    first = outputs[0].path
+    return first.parent / f".{first.name}.backtest"
 
 
 def _print(worked: Worked, history: CellHistory, outputs: Outputs) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from stream_calib.backtest.document import BacktestDocument
 from stream_calib.backtest.report.page import render_report
 from stream_calib.errors import BacktestError
+from workers.backtest_places import Place, check_places, make_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,23 +20,17 @@ class Outputs:
     json: Path | None
     parquet: Path | None
 
-    def paths(self) -> tuple[Path | None, ...]:
+    def places(self) -> list[Place]:
         """All of them."""
-        return self.html, self.json, self.parquet
+        files = ("--html", self.html), ("--json", self.json)
+        found = [Place(option, path) for option, path in files if path is not None]
+        return found if self.parquet is None else [*found, Place("--parquet", self.parquet, is_folder=True)]
 
-    def check(self) -> None:
-        """Before hours are spent: raises BacktestError where a folder is not there, or Parquet cannot be written."""
-        for path in (self.html, self.json):
-            if path is not None and (path.is_dir() or not path.parent.is_dir()):
-                what = "is a folder" if path.is_dir() else f"the folder {path.parent} is not there"
-                raise BacktestError(f"{path}: {what}; name a file in a folder that is there")
-        if self.html is not None and self.html == self.json:
-            raise BacktestError(f"{self.html}: is named for --html and --json; give each a file of its own")
+    def check(self, *others: Place) -> None:
+        """Before hours are spent: raises BacktestError where one of them, or of the others that are to be written
+        beside them, cannot be written, or Parquet cannot."""
+        check_places([*self.places(), *others])
         if self.parquet is not None:
-            if self.parquet.exists() and not self.parquet.is_dir():
-                raise BacktestError(
-                    f"--parquet {self.parquet}: is a file; name a folder, which is made where it is not there"
-                )
             try:
                 import pyarrow  # noqa: F401  # only whether it is there
             except ImportError as error:
@@ -67,7 +62,8 @@ class Outputs:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Raises BacktestError where it cannot be written."""
+    """Folders that are not there are made. Raises BacktestError where it cannot be written."""
+    make_folder(path.parent)
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -16,7 +16,7 @@ from stream_calib.backtest.trial.columns import TrialColumns
 from stream_calib.backtest.trial.trial import TrialRun, try_files
 from stream_calib.config import MOST_HORIZON_MS
 from stream_calib.config_values import duration_ms
-from stream_calib.errors import BacktestError, ConfigurationError
+from stream_calib.errors import ConfigurationError
 from workers.backtest_outputs import Outputs, write_file
 from workers.cli_common import console, readable_errors
 from workers.try_text import trial_text
@@ -82,7 +82,6 @@ def try_(
     """
     with readable_errors():
         outputs = Outputs(html, json_file, None)
-        _make_folders(outputs)
         outputs.check()
         _check_zone(zone)
         columns = TrialColumns(
@@ -109,7 +108,6 @@ def try_(
 
 
 def _horizon_ms(text: str) -> int:
-
     try:
         found = duration_ms(text)
     except ValueError as error:
@@ -120,25 +118,13 @@ def _horizon_ms(text: str) -> int:
 
 
 def _check_zone(zone: str) -> None:
-
     try:
         ZoneInfo(zone)
     except (ValueError, OSError, KeyError) as error:  # ZoneInfoNotFoundError is a KeyError
         raise ConfigurationError(f"--zone {zone}: there is no such zone; write one as America/New_York") from error
 
 
-def _make_folders(outputs: Outputs) -> None:
-
-    for path in outputs.paths():
-        try:
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BacktestError(f"{path}: its folder cannot be made: {error.strerror}; name another one") from error
-
-
 def _write(run: TrialRun, outputs: Outputs) -> None:
-
     outputs.write_json(run.trial.encode())
     if outputs.html is not None:
         write_file(outputs.html, render_report(run.document).encode())

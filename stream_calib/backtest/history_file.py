@@ -50,12 +50,14 @@ _ANY = msgspec.msgpack.Decoder(_Head | _Pane | _Signatures | EndFrame)
 
 
 def save_history(history: CellHistory, path: Path) -> None:
-    """Writes the file as a whole or not at all; equal histories are equal bytes. A file that is there is replaced.
+    """Writes the file as a whole or not at all; equal histories are equal bytes. A file that is there is replaced, a
+    folder that is not there is made.
 
     Raises HistoryError where it cannot be written.
     """
     beside = path.with_name(path.name + ".part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with beside.open("wb") as file:
                 file.write(_MAGIC + b"%d\n" % FORMAT)

@@ -31,6 +31,8 @@ class GroupCell:
     """The same in words."""
     css: str
     """`more` or `less` with its strength 1 to 3 where it is beyond chance, else empty."""
+    certain: float = 0.0
+    """Probability that is misjudged at least: from what was said to the interval of what came true; 0 within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupMap:
-    """The worst groups first, bounded."""
+    """Groups that are off beyond chance first, the one that is so by most before the others; of the rest, large ones
+    first. Bounded."""
 
     months: Sequence[str]
     rows: Sequence[GroupRow]
@@ -60,9 +63,9 @@ def group_map(outcome: PolicyOutcome) -> GroupMap:
     """Of what the policy served, over the days that count.
 
     A cell is beyond chance where what was said lies outside of the Clopper-Pearson interval of what came true, with
-    95 % for all cells shown together. Rows of one block of days are not independent: a group of m rows a block has
-    n / phi of its n rows, phi = 1 + (m - 1) rho (Kish, "Survey sampling", 1965, 5.4), with the rho of everybody. Raises
-    BacktestError without labels.
+    95 % for all cells of all groups together, as those that are shown are chosen by it. Rows of one block of days are
+    not independent: a group of m rows a block has n / phi of its n rows, phi = 1 + (m - 1) rho (Kish, "Survey
+    sampling", 1965, 5.4), with the rho of everybody. Raises BacktestError without labels.
     """
     days = scored_days(outcome)
     length = block_days(len(days))
@@ -76,12 +79,7 @@ def group_map(outcome: PolicyOutcome) -> GroupMap:
     def effect(sums: Sums) -> float:
         return 1 + max(sums.labelled / blocks - 1, 0.0) * rho
 
-    def badness(one: GroupFigures) -> float:
-        return _standard_error_multiple(one.served) / math.sqrt(effect(one.served))
-
-    ordered = sorted(outcome.groups, key=lambda one: (-badness(one), one.family, one.group))
-    shown = ordered[:MOST_GROUPS]
-    cells = max(len(shown) * (len(months) + 2), 1)
+    cells = max(len(outcome.groups) * (len(months) + 2), 1)
 
     def row(one: GroupFigures) -> GroupRow:
         name = shortened(_name(one), _LONGEST_NAME)
@@ -98,7 +96,11 @@ def group_map(outcome: PolicyOutcome) -> GroupMap:
             [cell(month, *one.months.get(month, (0.0, 0.0, 0.0))) for month in months],
         )
 
-    return GroupMap(months, [row(one) for one in shown], len(ordered), len(all_months), phi)
+    def order(one: GroupRow) -> tuple[float, int, float, str]:
+        return -one.whole.certain, -sum(bool(cell.css) for cell in one.months), -one.labelled, one.name
+
+    rows = sorted((row(one) for one in outcome.groups), key=order)
+    return GroupMap(months, rows[:MOST_GROUPS], len(rows), len(all_months), phi)
 
 
 def _name(one: GroupFigures) -> str:
@@ -120,15 +122,8 @@ def _cell(where: str, labelled: float, positives: float, probability: float, eff
     if low <= said <= high:
         return GroupCell(signed_percent_text(off), f"{words}; chance can be all of it", "")
     strength = 1 + sum(abs(off) >= step for step in _STEPS)
-    return GroupCell(signed_percent_text(off), words, f"{'more' if off > 0 else 'less'} strength{strength}")
-
-
-def _standard_error_multiple(sums: Sums) -> float:
-    """|positives - said| over its standard error if rows were independent: the larger, the worse."""
-    if sums.labelled <= 0:
-        return 0.0
-    mean = min(max(sums.probability / sums.labelled, 1e-6), 1 - 1e-6)
-    return abs(sums.positives - sums.probability) / math.sqrt(sums.labelled * mean * (1 - mean))
+    css = f"{'more' if off > 0 else 'less'} strength{strength}"
+    return GroupCell(signed_percent_text(off), words, css, max(low - said, said - high))
 
 
 def _design_effect(days: Sequence[DayFigures], length: int) -> float:

@@ -9,7 +9,6 @@ from typing import NoReturn
 
 import pytest
 
-from stream_calib.backtest.history import PaneBlobs
 from stream_calib.backtest.outcome import PolicyOutcome
 from stream_calib.backtest.policies.parallel import Progress, run_policies
 from stream_calib.backtest.policies.policy import Policy, current_policy, make_policy
@@ -99,8 +98,8 @@ def _die() -> NoReturn:
 
 
 def test_a_process_that_dies_before_it_has_read_the_history_is_not_waited_for(tmp_path: Path) -> None:
-    behind = PaneBlobs(bytes(10_000_000), None)  # more than any pipe takes unread
-    deadly = replace(CELLS, signatures={**CELLS.signatures, 1: _Deadly()}, panes=[*CELLS.panes, behind])
+    much = "x" * 10_000_000  # behind the signatures, and more than any pipe takes unread
+    deadly = replace(CELLS, signatures={**CELLS.signatures, 1: _Deadly()}, source=much)
     failed: list[tuple[str, str]] = []
     made = run_policies(
         deadly, policies()[:1], 1, tmp_path, on_failed=lambda policy, error: failed.append((policy.name, error))

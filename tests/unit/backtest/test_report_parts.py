@@ -88,10 +88,11 @@ def group(name: str, labelled: float, positives: float, probability: float) -> G
     return GroupFigures("plan", name, sums, sums, {"2013-04": (labelled, positives, probability)})
 
 
-def test_groups_are_ordered_by_how_sure_their_error_is_and_coloured_only_beyond_chance() -> None:
+def test_groups_are_ordered_by_their_certain_error_and_coloured_only_beyond_chance() -> None:
     groups = [
         group("right", 5_000, 1_000, 1_000),
         group("few", 20, 8, 4),
+        group("tiny", 3, 2, 0.45),
         group("much more", 9_000, 2_600, 2_000),
         group("fewer", 9_000, 1_700, 2_000),
         group("none came", 4_000, 0, 400),
@@ -101,7 +102,7 @@ def test_groups_are_ordered_by_how_sure_their_error_is_and_coloured_only_beyond_
     made = group_map(msgspec.structs.replace(outcome(days=60), groups=groups))
 
     assert [row.name for row in made.rows] == [
-        f"plan: {name}" for name in ("none came", "much more", "fewer", "few", "empty", "right")
+        f"plan: {name}" for name in ("none came", "much more", "fewer", "right", "few", "tiny", "empty")
     ]
     cells = {row.name.removeprefix("plan: "): row.months[0] for row in made.rows}
     assert {name: cell.css for name, cell in cells.items()} == {
@@ -109,6 +110,7 @@ def test_groups_are_ordered_by_how_sure_their_error_is_and_coloured_only_beyond_
         "much more": "more strength3",
         "fewer": "less strength2",
         "few": "",
+        "tiny": "",
         "empty": "",
         "right": "",
     }

@@ -138,8 +138,17 @@ def test_from_files_to_the_report_and_on_from_what_is_kept(folder: Path) -> None
         ("--table t --ibis duckdb://a --live-buckets", "--live-buckets says nothing of --table"),
         ("--table t --ibis nowhere://u:secret@a/b", "--ibis nowhere://***@a/b: cannot be connected to: "),
         ("--cells none.cells", "none.cells: cannot be read: No such file or directory"),
-        ("--cells a --html none/report.html", "none/report.html: the folder none is not there"),
-        ("--cells a --json .", ".: is a folder; name a file in a folder that is there"),
+        (
+            "--cells a --html stream-calib.toml/r.html",
+            "stream-calib.toml is a file; name a folder, which is made where",
+        ),
+        ("--cells a --json .", "--json .: is a folder; name a file"),
+        ("--cells a --json o --parquet ./o", "--json o and --parquet o are the same; give each a name of its own"),
+        ("--cells a --html o --save-cells o", "--html o and --save-cells o are the same"),
+        ("--cells a --html o/r.html --json o", "--html o/r.html is to lie in --json o, which is to be a file"),
+        ("--cells a --parquet stream-calib.toml", "--parquet stream-calib.toml: "),
+        ("--cells a --resume-folder stream-calib.toml/x", "--resume-folder stream-calib.toml/x: "),
+        ("--cells a --html /proc/none/r.html", "--html /proc/none/r.html: cannot be written: "),
         ("--cells a --inject x", "--inject 'x': 'x' is no fault"),
         ("--cells a --grid refit.max_agee=1d", "did you mean refit.max_age?"),
         ("--cells a --policy none.toml", "none.toml"),
@@ -396,22 +405,25 @@ def test_every_word_of_progress_ends_the_work_once_it_was_asked_for() -> None:
 
 
 def test_outcomes_are_kept_beside_the_first_output() -> None:
-    assert hidden_folder([None, Path("out/r.json"), Path("t")]) == Path("out/.r.json.backtest")
-    assert hidden_folder([None]) == Path(".stream-calib-backtest")
+    outputs = Outputs(None, Path("out/r.json"), Path("t"))
+    assert hidden_folder(outputs.places()) == Path("out/.r.json.backtest")
+    assert hidden_folder([]) == Path(".stream-calib-backtest")
 
 
-def test_outputs_that_cannot_be_written_are_told(folder: Path) -> None:
-    (folder / "file").write_text("")
-    with pytest.raises(BacktestError, match="name a file in a folder that is there"):
-        Outputs(folder / "file" / "r.html", None, None).check()
-    with pytest.raises(BacktestError, match="file: is a file; name a folder, which is made where it is not there"):
-        Outputs(None, None, folder / "file").check()
-    with pytest.raises(BacktestError, match=r"none/r\.json: cannot be written: No such file or directory"):
-        Outputs(None, folder / "none" / "r.json", None).write_json(b"{}")
-    save_history(drawn_history(3, 10, 1), folder / "days.cells")
-    done = command_line("backtest", "--cells", "days.cells", "--resume-folder", "file/below")
-    assert done.returncode == 1
-    assert "file/below: outcomes cannot be kept there (Not a directory); name another folder" in done.stderr
+def test_outputs_are_checked_without_a_trace_and_folders_are_made_for_them(folder: Path) -> None:
+    outputs = Outputs(folder / "new" / "r.html", folder / "r.json", folder / "tables" / "all")
+    outputs.check()
+    assert [path.name for path in folder.iterdir()] == ["stream-calib.toml"]
+    (folder / "r.json").write_text("kept")
+    outputs.check()
+    assert (folder / "r.json").read_text() == "kept"
+    Outputs(None, folder / "below" / "r.json", None).write_json(b"{}")
+    assert (folder / "below" / "r.json").read_text() == "{}\n"
+    save_history(drawn_history(3, 10, 1), folder / "cells" / "days.cells")
+    assert (folder / "cells" / "days.cells").exists()
+    with pytest.raises(BacktestError, match=r"the folder cannot be made: "):
+        Outputs(None, folder / "r.json" / "r.json", None).write_json(b"{}")
+    Outputs(None, Path("/dev/null"), None).check()
 
 
 def test_one_source_is_one_source() -> None:

@@ -1,0 +1,69 @@
+"""Whether what a backtest is to write can be written: found out before the work, which may take hours, and without
+writing anything."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+from stream_calib.errors import BacktestError
+
+
+class Place(NamedTuple):
+    """A file or a folder that is to be written; folders that it lies in are made then."""
+
+    option: str
+    path: Path
+    is_folder: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.option} {self.path}"
+
+
+def check_places(places: Sequence[Place]) -> None:
+    """Raises BacktestError where two are the same, one is a file that another one has to lie in, something else is
+    there, or it cannot be written to."""
+    for place in places:
+        try:
+            _check(place)
+        except OSError as error:
+            raise BacktestError(f"{place}: cannot be written: {error.strerror}; name another place") from error
+    for one, other in combinations(places, 2):
+        _check_apart(one, other)
+        _check_apart(other, one)
+
+
+def make_folder(folder: Path) -> None:
+    """With those that it lies in. Raises BacktestError where it cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BacktestError(f"{folder}: the folder cannot be made: {error.strerror}; name another one") from error
+
+
+def _check_apart(one: Place, other: Place) -> None:
+    path, another = one.path.resolve(), other.path.resolve()
+    if path == another:
+        raise BacktestError(f"{one} and {other} are the same; give each a name of its own")
+    if not one.is_folder and path in another.parents:
+        raise BacktestError(f"{other} is to lie in {one}, which is to be a file; give it another name")
+
+
+def _check(place: Place) -> None:
+    """Raises OSError too."""
+    path, folder = place.path, place.path
+    if not place.is_folder:
+        if path.is_dir():
+            raise BacktestError(f"{place}: is a folder; name a file")
+        if path.is_file():
+            path.open("ab").close()
+        if path.exists():  # a device, or a pipe, is opened once only
+            return
+        folder = path.parent
+    there = next(each for each in (folder, *folder.resolve().parents) if each.exists())
+    if not there.is_dir():
+        raise BacktestError(f"{place}: {there} is a file; name a folder, which is made where it is not there")
+    tempfile.TemporaryFile(dir=there).close()
