@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from stream_calib.drift.residual import SHIFTS, ResidualState, ResidualSums, WatchedCells, advance
+from stream_calib.drift.residual import SHIFTS, ResidualState, ResidualSums, WatchedCells, advance, log_mean
 from stream_calib.drift.residual_evidence import pane_evidence
 
 Floats = NDArray[np.float64]
@@ -57,6 +57,28 @@ def test_nor_in_clusters_of_up_to_phi_whatever_the_dependence(weights: list[floa
     size = len(weights).bit_length() - 1
     outcomes = np.array(list(itertools.product((0, 1), repeat=size)))
     assert mean_of_exponential(law @ outcomes, law, 0.0, float(size)).max() <= 1 + 1e-12
+
+
+columns = st.lists(st.integers(-20 << 16, 20 << 16), min_size=len(SHIFTS), max_size=len(SHIFTS))
+
+
+@given(st.lists(shares | st.floats(0, 0.06), min_size=1, max_size=5), columns)
+@settings(max_examples=100, deadline=None)
+def test_the_mean_over_shifts_grows_by_the_number_of_events_at_most_whatever_their_base_rates(
+    served: list[float], before: list[int]
+) -> None:
+    """From any state, so also from one of other base rates, of which other shifts have their evidence."""
+    outcomes = np.array(list(itertools.product((0, 1), repeat=len(served))), np.int64)
+    cell = np.repeat(np.arange(len(outcomes)), len(served))
+    sums = ResidualSums(cell, np.tile(served, len(outcomes)), np.ones_like(cell), outcomes.ravel())
+    watched = watched_cells(len(outcomes), 0.0, 1.0)
+    log_m = np.tile(np.array(before) / (1 << 16), (len(outcomes), 1))
+    state = ResidualState(tuple(watched.names), log_m)
+    after, alarms = advance(state, watched, pane_evidence(watched, sums), 1e300)
+    assert alarms == ()
+    grown = independent(np.array(served)) @ np.exp(log_mean(after.rows))
+    allowed = np.exp(log_mean(log_m[:1])[0]) + len(served)
+    assert grown <= allowed * (1 + 1e-12)
 
 
 def test_a_probability_beyond_epsilon_and_a_cluster_beyond_phi_let_it_grow() -> None:
