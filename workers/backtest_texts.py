@@ -21,7 +21,7 @@ def history_text(history: CellHistory) -> str:
 
 def detection_text(detection: Detection) -> str:
     """What became of a fault."""
-    lines = [f"what if: {detection.injected}"]
+    lines = [f"what if: {detection.injected}", *(f"  {note}" for note in detection.notes)]
     if detection.noticed_ms is None:
         lines.append("  noticed: never")
     else:

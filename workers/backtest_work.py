@@ -56,9 +56,9 @@ def work(
         raise BacktestError("the current policy failed, so there is nothing to compare with:\n" + "\n".join(failed))
     detections = []
     if scenarios:
-        with_faults = _run_with_faults(injected, current, effort, steps)
+        with_faults = _run_with_faults([one.history for one in injected], current, effort, steps)
         for scenario, one, outcome in zip(scenarios, injected, with_faults, strict=True):
-            detections.append(detect(untouched, outcome, scenario, one, current.config))
+            detections.append(detect(untouched, outcome, scenario, one.history, current.config, one.notes))
     return Worked(assemble(history, outcomes, current.name, detections, effort.seed), failed)
 
 

@@ -72,6 +72,8 @@ class Detection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_loss_untouched: float | None
     log_loss: float | None
     """Of the whole days from the fault on that have labels with it and without it; None where there is none."""
+    notes: list[str] = []
+    """What the fault came to, where that is not what its settings say."""
 
 
 class BacktestDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

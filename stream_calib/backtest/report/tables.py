@@ -152,6 +152,7 @@ class AfterText(NamedTuple):
 
 class DetectionRow(NamedTuple):
     injected: str
+    notes: Sequence[str]
     start: str
     noticed: AfterText
     by: str
@@ -165,6 +166,7 @@ def detection_rows(detections: Sequence[Detection]) -> list[DetectionRow]:
     return [
         DetectionRow(
             shortened(one.injected, LONGEST_TEXT),
+            [shortened(note, LONGEST_TEXT) for note in one.notes],
             minute_text(one.from_ms),
             _after(one.from_ms, one.noticed_ms, "never"),
             shortened(one.noticed_by or "", LONGEST_TEXT),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stream_calib.backtest.document import Detection
 from stream_calib.backtest.history import CellHistory
@@ -16,9 +16,14 @@ _DAY_MS = 86_400_000
 
 
 def detect(
-    untouched: PolicyOutcome, injected: PolicyOutcome, scenario: Scenario, history: CellHistory, config: Config
+    untouched: PolicyOutcome,
+    injected: PolicyOutcome,
+    scenario: Scenario,
+    history: CellHistory,
+    config: Config,
+    notes: Sequence[str] = (),
 ) -> Detection:
-    """`injected`: the same policy over `history`, which has the scenario's faults.
+    """`injected`: the same policy over `history`, which has the scenario's faults; `notes`: what these came to.
 
     An alert has noticed it that is of a kind and a group which the untouched history tells of later, or never, from the
     fault on. A step looks at scores up to the horizon behind its pane, so panes as far before the fault count too. What
@@ -59,6 +64,7 @@ def detect(
         refit_ms=None if refit is None else step_ms(refit.pane),
         log_loss_untouched=_log_loss(untouched, days),
         log_loss=_log_loss(injected, days),
+        notes=list(notes),
     )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from difflib import get_close_matches
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,9 @@ from scipy.special import expit
 
 from stream_calib.backtest.history import CellHistory, PaneBlobs
 from stream_calib.backtest.what_if.faults import Injection, Scenario
+from stream_calib.backtest.what_if.notes import notes_of
 from stream_calib.backtest.what_if.rates import BinCounts, OutcomeRates, fit_rates, month_of
+from stream_calib.backtest.what_if.stretch import EventGroup, stretch_of
 from stream_calib.calibration.grid import N_BINS
 from stream_calib.errors import BacktestError
 from stream_calib.windows.cells import MaturedCells, ScoredCells
@@ -36,16 +38,24 @@ from stream_calib.windows.cells import MaturedCells, ScoredCells
 Counts = NDArray[np.int64]
 
 
-def inject_all(history: CellHistory, scenario: Scenario) -> CellHistory:
+class Injected(NamedTuple):
+    history: CellHistory
+    notes: tuple[str, ...]
+    """What the faults came to, where that is not what their settings say."""
+
+
+def inject_all(history: CellHistory, scenario: Scenario) -> Injected:
     """The history with all faults, one after the other. Raises BacktestError where one cannot be in it."""
+    notes: list[str] = []
     for fault in scenario.faults:
-        history = inject(history, fault)
-    return history
+        before, history = history, inject(history, fault)
+        notes += notes_of(before, history, fault)
+    return Injected(history, tuple(notes))
 
 
 def inject(history: CellHistory, injection: Injection) -> CellHistory:
-    """The history with the fault. Raises BacktestError where no pane or no event of the history is concerned."""
-    panes = _stretch(history, injection)
+    """The history with the fault. Raises BacktestError where nothing of the history is concerned."""
+    panes = stretch_of(history, injection)
     source = f"{history.source}; injected: {injection}"
     if injection.fault == "delay":
         more = -(-round(injection.amount) // history.pane_ms)
@@ -53,67 +63,22 @@ def inject(history: CellHistory, injection: Injection) -> CellHistory:
         for pane in panes:
             delays[pane] = delays.get(pane, 0) + more
         return replace(history, label_delays=delays, source=source)
-    group = _Group(history, injection)
+    group = EventGroup(history, injection)
     rates = _rates(history, injection, panes, group) if injection.fault in ("shift", "traffic") else None
     blobs = list(history.panes)
     for pane in panes:
         i = pane - history.first_pane
         drawn = np.random.default_rng([injection.seed, pane])
         blobs[i] = _injected(blobs[i], injection, group, rates, month_of(pane * history.pane_ms), drawn)
+    if blobs == list(history.panes):
+        raise BacktestError(
+            f"{injection}: nothing of the history changes by it: no event of the group is there, or none with a label"
+            " that is final"
+        )
     return replace(history, panes=blobs, source=source)
 
 
-def _stretch(history: CellHistory, injection: Injection) -> range:
-    """The panes that begin within the stretch."""
-    pane_ms = history.pane_ms
-    first = max(history.first_pane, -(-injection.from_ms // pane_ms))
-    end = history.last_pane + 1
-    if injection.until_ms is not None:
-        end = min(end, -(-injection.until_ms // pane_ms))
-    if first >= end:
-        begin, over = (np.datetime64(pane * pane_ms, "ms") for pane in (history.first_pane, history.last_pane + 1))
-        raise BacktestError(
-            f"{injection}: no pane of the history begins there; it reaches from {begin.astype('datetime64[m]')} to"
-            f" {over.astype('datetime64[m]')} UTC"
-        )
-    return range(first, end)
-
-
-class _Group:
-    """Which signatures are of the fault's group."""
-
-    def __init__(self, history: CellHistory, injection: Injection) -> None:
-        self._signatures = np.sort(
-            np.array(
-                [
-                    h
-                    for h, values in history.signatures.items()
-                    if all(values[m.place] == m.value for m in injection.group)
-                ],
-                dtype=np.uint64,
-            )
-        )
-        if not len(self._signatures):
-            raise BacktestError(
-                f"{injection}: no event of the history is in that group{self._hint(history, injection)}"
-            )
-
-    def has(self, signature: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """(k,) of signatures (k,)."""
-        place = np.minimum(np.searchsorted(self._signatures, signature), len(self._signatures) - 1)
-        return np.asarray(self._signatures[place] == signature, dtype=np.bool_)
-
-    @staticmethod
-    def _hint(history: CellHistory, injection: Injection) -> str:
-        for member in injection.group:
-            known = sorted({values[member.place] for values in history.signatures.values()})
-            if member.value not in known:
-                near = get_close_matches(member.value, known, 3, 0.5) or known[:10]
-                return f"; values of {member.attribute} are, among others: {', '.join(near)}"
-        return ""
-
-
-def _rates(history: CellHistory, injection: Injection, panes: range, group: _Group) -> OutcomeRates | None:
+def _rates(history: CellHistory, injection: Injection, panes: range, group: EventGroup) -> OutcomeRates | None:
     def counts() -> Iterator[BinCounts]:
         for pane in range(panes.start, min(panes.stop, history.last_matured + 1)):
             cells = history.matured(pane)
@@ -130,7 +95,7 @@ def _rates(history: CellHistory, injection: Injection, panes: range, group: _Gro
 def _injected(
     blobs: PaneBlobs,
     injection: Injection,
-    group: _Group,
+    group: EventGroup,
     rates: OutcomeRates | None,
     month: int,
     drawn: np.random.Generator,
@@ -220,7 +185,7 @@ def _rescored(
     scored: ScoredCells,
     before: MaturedCells | None,
     after: MaturedCells | None,
-    group: _Group,
+    group: EventGroup,
     draw: Callable[[Counts], Counts],
 ) -> ScoredCells:
     """The scored cells that belong to the new matured ones. Of cells that these do not have, or otherwise, because the

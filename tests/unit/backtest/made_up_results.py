@@ -245,6 +245,7 @@ def document(policies: int = 4, days: int = 306, groups: int = 12) -> BacktestDo
                 None,
                 0.502,
                 0.511,
+                ["of its 100 outcomes 20.0% were positive, and with it 31.0% are"],
             )
         ],
         warnings=["14 days warm up and do not count"],

@@ -14,7 +14,7 @@ from tests.unit.backtest.made_histories import configuration, drawn_history
 
 HISTORY = inject_all(
     drawn_history(30, 40, 1, open_panes=5), parse_scenario("delay by=3h from=2013-06-01T04:00", configuration())
-)
+).history
 
 
 @pytest.fixture

@@ -80,8 +80,9 @@ def test_what_is_noticed_earlier_than_in_the_untouched_history_counts() -> None:
 
 def test_labels_that_come_late_let_everything_be_noticed_late() -> None:
     history = drawn_history(80, 2, 1)
-    delayed = inject_all(history, parse_scenario("delay by=10h from=2013-06-03T12:00", CONFIG))
-    made = detect(outcome([], [], {}), outcome([alarm(FAULT, "psi")], [], {}), SCENARIO, delayed, CONFIG)
+    delayed = inject_all(history, parse_scenario("delay by=10h from=2013-06-03T12:00", CONFIG)).history
+    made = detect(outcome([], [], {}), outcome([alarm(FAULT, "psi")], [], {}), SCENARIO, delayed, CONFIG, ["said"])
+    assert made.notes == ["said"]
     assert made.noticed_ms == (FAULT + STEP_PANES + 10) * HOUR_MS
 
 
