@@ -27,14 +27,14 @@ from stream_calib.windows.state_store import StateStore
 from workers.alert_listing import event_rows, handled, open_rows
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.cli_models import known_keys
-from workers.cli_snapshot_changes import user_name
+from workers.cli_snapshot_changes import stated_reason, user_name
 from workers.deployment import connect_state, hooks_of, open_deployment_store, state_of
 from workers.role import wall_clock_ms
 from workers.time_text import age, utc_minute
 
 app = typer.Typer(no_args_is_help=True, help="List alerts, acknowledge one, silence some, and try a hook.")
 
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; shown with it.")]
+ReasonOption = Annotated[str, typer.Option("--reason", callback=stated_reason, help="Why; shown with it.")]
 ActorOption = Annotated[str, typer.Option("--actor", help="Who; shown with it.", show_default="the user's name")]
 _DURATION: TypeAdapter[int] = TypeAdapter(DurationMs)
 
@@ -75,14 +75,14 @@ def ack(
     """Take an open alert on: hooks bring no more news of it until it closes or gets worse. Those that have told of it
     say that you have, PagerDuty as an acknowledgement."""
     with readable_errors():
-        loaded, why = load(config), _said(reason)
+        loaded = load(config)
         with closing(connect_state(loaded)) as client:
             known: list[str] = []
             for store in _outboxes(client, loaded):
                 number = store.length(LIST)  # before the alerts: what comes in between may end it
                 alerts = open_alerts(store)
                 if (alert := alerts.get(key)) is not None:
-                    acknowledge(store, alert, number, actor or user_name(), why, wall_clock_ms())
+                    acknowledge(store, alert, number, actor or user_name(), reason, wall_clock_ms())
                     break
                 known += alerts
             else:
@@ -109,10 +109,10 @@ def silence(
         if kind is not None and kind not in SEVERITY:
             raise ConfigurationError(f"--kind {kind} is no kind of alert; they are {', '.join(SEVERITY)}")
         loaded, now_ms = load(config), wall_clock_ms()
-        ends_ms, why = _end(until, lasts, now_ms), _said(reason)
+        ends_ms = _end(until, lasts, now_ms)
         with closing(connect_state(loaded)) as client:
             silences = Silences(open_deployment_store(client, loaded))
-            made = silences.add(model, kind, ends_ms, actor or user_name(), why, now_ms)
+            made = silences.add(model, kind, ends_ms, actor or user_name(), reason, now_ms)
             keys = [deployment_scope(loaded.log.group_prefix), *known_keys(client, loaded)]
     console.print(
         f"{_covered(made)} are silent until {utc_minute(made.until_ms)} UTC;"
@@ -216,13 +216,6 @@ def _end(until: str | None, lasts: str | None, now_ms: int) -> int:
     if ends_ms <= now_ms:
         raise ConfigurationError(f"--until {until} is over")
     return ends_ms
-
-
-def _said(reason: str) -> str:
-    """Raises ConfigurationError where nothing is said."""
-    if not reason.strip():
-        raise ConfigurationError("--reason is empty; say why, for whoever comes next")
-    return reason
 
 
 def _covered(silence: Silence) -> str:

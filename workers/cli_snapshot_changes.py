@@ -13,7 +13,16 @@ from workers.cli_models import ModelOption, VersionOption, open_selected
 
 app = typer.Typer()
 
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the decision log.")]
+
+def stated_reason(reason: str) -> str:
+    """Of an option that must say why: the reason. Ends the command where it says nothing."""
+    with readable_errors():
+        if not reason.strip():
+            raise ConfigurationError("nothing is said; say why with --reason, for whoever comes next")
+    return reason
+
+
+ReasonOption = Annotated[str, typer.Option("--reason", callback=stated_reason, help="Why; kept in the decision log.")]
 ActorOption = Annotated[
     str, typer.Option("--actor", help="Who; kept in the decision log.", show_default="the user's name")
 ]

@@ -12,7 +12,7 @@ from stream_calib.refit.shadow_evaluation import ShadowEvaluation
 from workers.candidate_tables import facts_table
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.cli_models import ModelOption, VersionOption, open_selected
-from workers.cli_snapshot_changes import ActorOption, user_name
+from workers.cli_snapshot_changes import ActorOption, stated_reason, user_name
 from workers.shadow_texts import shadow_rows
 from workers.time_text import utc_minute
 
@@ -40,8 +40,8 @@ def shadow(
     with readable_errors():
         if snapshot is not None and off:
             raise ConfigurationError("name a version or say --off, not both")
-        if (snapshot is not None or off) and not reason:
-            raise ConfigurationError("say why with --reason; it is kept in the decision log")
+        if snapshot is not None or off:
+            stated_reason(reason)
         loaded = load(config)
         state = open_selected(loaded, model, version)
         if off:

@@ -160,7 +160,7 @@ def test_people_list_acknowledge_silence_and_try(told: Told) -> None:
         (("--reason", "x", "--for", "soon"), "is no duration"),
         (("--reason", "x", "--for", "0s"), "is over at once"),
         (("--reason", "x", "--until", "2020-01-01"), "is over"),
-        (("--reason", " ", "--for", "1h"), "--reason is empty"),
+        (("--reason", " ", "--for", "1h"), "say why with --reason"),
         (("--reason", "x", "--for", "1h", "--kind", "psy"), "is no kind of alert"),
     ],
 )

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from stream_calib.errors import ConfigurationError
 from stream_calib.windows.panes import ENDED_CLOCK_MS
+from tests.command_line import command_line
 from workers.cli_common import console
 from workers.cli_snapshot_changes import user_name
 from workers.status_tables import model_tables, status_tables, waits_for
@@ -112,3 +113,26 @@ def test_a_user_without_a_name_is_asked_for_one(monkeypatch: pytest.MonkeyPatch)
 )
 def test_status_says_what_the_panes_wait_for(scores: int | None, labels: int | None, says: str) -> None:
     assert says in waits_for({"scores": scores, "labels": labels})
+
+
+@pytest.mark.parametrize("reason", ["", "  "])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["refit"],
+        ["alerts", "ack", "churn/1:psi"],
+        ["alerts", "silence", "--for", "2h"],
+        ["snapshot", "approve", "000001-0123456789ab"],
+        ["snapshot", "pin", "current"],
+        ["snapshot", "reject", "000001-0123456789ab"],
+        ["snapshot", "rollback", "000001-0123456789ab"],
+        ["snapshot", "shadow", "000001-0123456789ab"],
+        ["snapshot", "shadow", "--off"],
+        ["snapshot", "unpin"],
+    ],
+    ids=" ".join,
+)
+def test_what_goes_on_record_needs_a_reason_that_says_something(command: list[str], reason: str) -> None:
+    refused = command_line(*command, "--reason", reason)
+    assert refused.returncode == 1
+    assert refused.stderr.strip() == "error: nothing is said; say why with --reason, for whoever comes next"
