@@ -7,7 +7,9 @@
 The exact replay reads scores and labels, hashes ids, puts them in order, joins, closes and matures panes, on one core;
 DuckDB joins and counts the same files on two. Rates are by CPU seconds, of all threads of the process, which is what
 the cores would do that nothing else uses; those by the clock are beside them, and so is the load of the machine. From
-Kafka, a bare loop that polls the same records and drops them is measured in turn with the replay. Memory is that of a
+Kafka, a bare loop that polls the same records and drops them is measured in turn with the replay. Policies are run over
+the cells of the packaged flights; the goal of those that share fits is judged behind the first one of each process,
+which makes the fits. Memory is that of a
 process of its own while events go through it. Evidently and NannyML have environments that are made once; one report a
 day of the same file, by CPU seconds, on one thread.
 """
@@ -29,6 +31,15 @@ from benchmarks.drift_report import Goal, Report
 from benchmarks.replay_kafka import Rate, beside_bare_loop
 from benchmarks.replay_memory import SAMPLES, growth_percent, watch
 from benchmarks.replay_peers import compared
+from benchmarks.replay_policies import (
+    OTHER_FITS,
+    PROCESSES,
+    SAME_FITS,
+    PoliciesTook,
+    flights_history,
+    policies_of,
+    timed,
+)
 from benchmarks.replay_runs import (
     Took,
     as_one_table,
@@ -45,6 +56,7 @@ EXACT = Goal(500_000, at_least=True)
 CELLS = Goal(3_000_000, at_least=True)
 KAFKA = Goal(0.75, at_least=True)
 MEMORY = Goal(5.0, at_least=False)
+POLICIES_OF_SAME_FITS, POLICIES_OF_OTHER_FITS = Goal(100, at_least=True), Goal(15, at_least=True)
 
 HOURS, SCORES_AN_HOUR = 240, 20_000
 """9.5 million events."""
@@ -74,10 +86,14 @@ class Bar:
         assert self._task is not None
         self._progress.update(self._task, completed=done, total=total)
 
+    def reached(self, done: float) -> None:
+        assert self._task is not None
+        self._progress.update(self._task, completed=done)
+
 
 def main(
     only: Annotated[
-        Literal["all", "exact", "cells", "kafka", "memory", "peers"], typer.Option(help="One part alone")
+        Literal["all", "exact", "cells", "kafka", "policies", "memory", "peers"], typer.Option(help="One part alone")
     ] = "all",
     scale: Annotated[float, typer.Option(min=0.01, help="Share of the events; small for a quick look")] = 1.0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there too")] = None,
@@ -99,6 +115,8 @@ def main(
                     _cells(report, bar, files, history)
         if only in ("all", "kafka"):
             _kafka(report, bar, int(scale * KAFKA_EVENTS))
+        if only in ("all", "policies"):
+            _policies(report, bar, scale)
         if only in ("all", "memory"):
             _memory(report, bar, int(scale * MEMORY_EVENTS), max(int(scale * MEMORY_SCORES_AN_HOUR), 1_000))
         if only in ("all", "peers"):
@@ -166,6 +184,28 @@ def _kafka_row(rate: Rate) -> list[str]:
     cpu_us = 1e6 * rate.cpu_s / rate.records
     per_second = rate.events / rate.wall_s
     return [f"{rate.records:,}", f"{rate.events:,}", f"{rate.wall_s:.2f}", f"{cpu_us:.2f}", f"{per_second:,.0f}"]
+
+
+def _policies(report: Report, bar: Bar, scale: float) -> None:
+    config, history = flights_history()
+    same, other = (policies_of(config, grid, scale) for grid in (SAME_FITS, OTHER_FITS))
+    title = f"Policies over {len(history.panes):,} panes of flights, {PROCESSES} processes; a minute"
+    table = Table("policies that differ in", title=f"{title}; load {os.getloadavg()[0]:.1f}")
+    for column in ("policies", "by the clock", "by CPU", "by CPU, further ones", "CPU seconds of a further one"):
+        table.add_column(column, justify="right")
+    found: dict[str, PoliciesTook] = {}
+    for name, policies in (("gate, triggers, cadence", same), ("fits", other)):
+        bar.begin(f"policies that differ in {name}", len(policies))
+        found[name] = took = timed(history, policies, bar.reached)
+        rates = took.per_minute, took.per_cpu_minute, took.further_per_cpu_minute
+        further_s = 60 * PROCESSES / took.further_per_cpu_minute
+        table.add_row(name, str(took.policies), *(f"{rate:.1f}" for rate in rates), f"{further_s:.2f}")
+        for what, rate in zip(("by the clock", "by CPU", "by CPU, further ones"), rates, strict=True):
+            report.measured[f"policies a minute that differ in {name}, {what}"] = rate
+    report.tables.append(table)
+    shared, own = found.values()
+    report.judge("policies a minute, fits shared", shared.further_per_cpu_minute, POLICIES_OF_SAME_FITS)
+    report.judge("policies a minute, fits of their own", own.per_cpu_minute, POLICIES_OF_OTHER_FITS)
 
 
 def _memory(report: Report, bar: Bar, events: int, scores_an_hour: int) -> None:
