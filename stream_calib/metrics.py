@@ -361,6 +361,12 @@ ALERTS_GIVEN_UP = _counter(
     ["hook", "reason"],
     set_by="alert",
 )
+ALERT_RECORDS_REFUSED = _counter(
+    "stream_calib_alert_records_refused_total",
+    "Records of alerts that cannot be read, by what they are (silence, acknowledgement, outbox, hook, given_up)",
+    ["record"],
+    set_by="alert",
+)
 
 # --- state (stream_calib/redis_connection.py)
 

@@ -9,8 +9,8 @@ import msgspec
 
 from stream_calib.alerts.acknowledgement import acknowledged
 from stream_calib.alerts.delivery_record import given_up_of, owed_of
-from stream_calib.alerts.model import Alert
 from stream_calib.alerts.outbox import LIST, open_alerts
+from stream_calib.alerts.refusal import alerts_of
 from stream_calib.alerts.silence import Silence, silence_of
 from stream_calib.windows.state_store import StateStore
 from workers.time_text import age, utc_minute
@@ -20,7 +20,7 @@ def open_rows(store: StateStore, silences: Sequence[Silence]) -> list[dict[str, 
     """The alerts of an outbox that are open, each by its last event, in the order in which they opened.
 
     `acknowledged` and `silenced`: by whom, why and since when, None where they are not. Raises StateUnavailableError
-    when the store is away, StateError where what it holds cannot be read.
+    when the store is away.
     """
     known = acknowledged(store)
     rows = []
@@ -40,7 +40,7 @@ def open_rows(store: StateStore, silences: Sequence[Silence]) -> list[dict[str, 
 
 def event_rows(store: StateStore) -> list[dict[str, Any]]:
     """Every event of an outbox that is kept, oldest first. Raises as `open_rows`."""
-    return [Alert.decode(entry).model_dump(mode="json") for entry in store.entries(LIST, 0)]
+    return [alert.model_dump(mode="json") for alert in alerts_of(store.entries(LIST, 0)) if alert is not None]
 
 
 def hook_rows(

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from stream_calib.alerts.model import Alert, Severity
+from stream_calib.alerts.refusal import refuse
 from stream_calib.alerts.severity import RANK
 from stream_calib.errors import StateError
 from stream_calib.windows.state_store import Commit, StateStore
@@ -35,6 +36,21 @@ class Acknowledgement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
 
 
+class _Stored(msgspec.Struct, frozen=True):
+    next: int
+    by_key: dict[str, msgspec.Raw]
+
+
+def _read(raw: msgspec.Raw) -> Acknowledgement | None:
+    try:
+        found = msgspec.json.decode(raw, type=Acknowledgement)
+        Alert.decode(bytes(found.alert))
+    except (msgspec.MsgspecError, StateError) as error:
+        refuse("acknowledgement", bytes(raw), str(error))
+        return None
+    return found
+
+
 class Acknowledged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of one outbox."""
 
@@ -45,13 +61,16 @@ class Acknowledged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def decode(cls, field: str | None) -> Acknowledged:
-        """What the field holds. Raises StateError where it cannot be read."""
+        """What the field holds. One that cannot be read is refused, and counts as not given."""
+        if not field:
+            return cls()
         try:
-            return msgspec.json.decode(field, type=cls) if field else cls()
+            stored = msgspec.json.decode(field, type=_Stored)
         except msgspec.MsgspecError as error:
-            raise StateError(
-                f"the acknowledgements cannot be read: {error}; restore the state from a backup"
-            ) from error
+            refuse("acknowledgement", field, str(error))
+            return cls()
+        read = {key: _read(raw) for key, raw in stored.by_key.items()}
+        return cls(stored.next, {key: found for key, found in read.items() if found is not None})
 
     def encode(self) -> str:
         """Empty where there are none."""
@@ -67,12 +86,13 @@ class Acknowledged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             and RANK[alert.severity] <= RANK[found.severity]
         )
 
-    def after(self, start: int, alerts: Sequence[Alert]) -> Acknowledged:
+    def after(self, start: int, alerts: Sequence[Alert | None]) -> Acknowledged:
         """What is left of them behind the events that begin with number `start`."""
         ended = {
             alert.dedup_key
             for number, alert in enumerate(alerts, start)
-            if alert.state != "update"
+            if alert is not None
+            and alert.state != "update"
             and (found := self.by_key.get(alert.dedup_key)) is not None
             and number >= found.number
         }
@@ -82,7 +102,7 @@ class Acknowledged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def acknowledge(state: StateStore, alert: Alert, number: int, actor: str, reason: str, now_ms: int) -> None:
     """Puts it on record for the alert as it is open now. `number`: of the outbox's next event, read before the alert
-    was looked at. Raises StateError where the record cannot be read."""
+    was looked at."""
     mine = Acknowledgement(number, alert.severity, msgspec.Raw(alert.encode()), now_ms, actor, reason)
     for _ in range(_ATTEMPTS):
         field = state.read([FIELD])[FIELD]
@@ -95,5 +115,5 @@ def acknowledge(state: StateStore, alert: Alert, number: int, actor: str, reason
 
 
 def acknowledged(state: StateStore) -> Mapping[str, Acknowledgement]:
-    """Deduplication key -> acknowledgement, of alerts that are open. Raises StateError where it cannot be read."""
+    """Deduplication key -> acknowledgement, of alerts that are open."""
     return Acknowledged.decode(state.read([FIELD])[FIELD]).by_key

@@ -21,7 +21,8 @@ from stream_calib.alerts.delivery_record import GivenUpReason, field_of
 from stream_calib.alerts.delivery_sender import Sender
 from stream_calib.alerts.hooks.port import Delivery, Hook, Message
 from stream_calib.alerts.model import Alert
-from stream_calib.alerts.outbox import DROPPED, LIST, PASSED, SENT
+from stream_calib.alerts.outbox import DROPPED, LIST, PASSED, SENT, position_of
+from stream_calib.alerts.refusal import alerts_of
 from stream_calib.alerts.routing import Routing
 from stream_calib.alerts.silence import Silence
 from stream_calib.config_alerts import HookSection
@@ -78,9 +79,11 @@ class HookDelivery:
             self._ledgers[key] = Ledger(store, self.name, lambda alert: self._routing.tells(self.name, alert))
         self._ledgers[key].refresh(fields, now_ms)
 
-    def take(self, key: ModelKey, start: int, alerts: Sequence[Alert], acknowledged: Acknowledged, now_ms: int) -> bool:
-        """Takes over what it has not of the outbox's entries, the first of which is number `start`; whether there is
-        something to be told among them."""
+    def take(
+        self, key: ModelKey, start: int, alerts: Sequence[Alert | None], acknowledged: Acknowledged, now_ms: int
+    ) -> bool:
+        """Takes over what it has not of the outbox's entries, the first of which is number `start` (None: one that was
+        refused); whether there is something to be told among them."""
         ledger, self._acknowledged[key] = self._ledgers[key], acknowledged
         new = alerts[ledger.position - start :]
         return ledger.take(new, acknowledged, now_ms)
@@ -222,7 +225,7 @@ def take_over(
     """Each hook takes over what it does not have of the outbox; whether any is to be told of it. A hook that is new
     begins before this returns, so before the topic goes on. `fields`: as they were just read.
 
-    Raises StateError where an entry is no alert.
+    Raises StateError where a position cannot be read.
     """
     acknowledged = Acknowledged.decode(fields[ACKNOWLEDGED])
     if not hooks and not acknowledged.by_key:
@@ -231,8 +234,8 @@ def take_over(
         hook.refresh(key, store, fields, now_ms)
     start = min((hook.positions()[key] for hook in hooks), default=acknowledged.next)
     if acknowledged.by_key:
-        start = max(min(start, acknowledged.next), int(fields[DROPPED] or 0))
-    alerts = [Alert.decode(entry) for entry in store.entries(LIST, start)]
+        start = max(min(start, acknowledged.next), position_of(fields, DROPPED))
+    alerts = alerts_of(store.entries(LIST, start))
     if acknowledged.by_key and (left := acknowledged.after(start, alerts)) != acknowledged:
         store.commit(Commit({ACKNOWLEDGED: fields[ACKNOWLEDGED]}, {ACKNOWLEDGED: left.encode()}))
         acknowledged = left

@@ -30,7 +30,8 @@ from stream_calib.alerts.delivery_record import (
     field_of,
 )
 from stream_calib.alerts.model import Alert
-from stream_calib.alerts.outbox import DROPPED, PASSED, SENT, open_alerts
+from stream_calib.alerts.outbox import DROPPED, PASSED, SENT, open_alerts, position_of
+from stream_calib.alerts.refusal import refuse
 from stream_calib.errors import StateError
 from stream_calib.windows.state_store import Commit, StateStore
 
@@ -55,6 +56,7 @@ class Ledger:
         self._name = field_of(hook)
         self._field: str | None = None
         """As it was last read or written; None: not read yet."""
+        self._changes = 0
         self.position = 0
         """Number of the next entry of the outbox to take over."""
         self.owed: list[Owed] = []
@@ -71,7 +73,7 @@ class Ledger:
 
     def _is_behind(self, fields: Mapping[str, str | None]) -> bool:
         """Whether entries that it has not taken over are gone, or are of times that are over."""
-        return self.position < max(int(fields[DROPPED] or 0), int(fields[PASSED] or 0))
+        return self.position < max(position_of(fields, DROPPED), position_of(fields, PASSED))
 
     def _load(self, now_ms: int) -> None:
         names = [self._name, SENT, DROPPED, PASSED]
@@ -81,18 +83,23 @@ class Ledger:
             if self._store.read(names) != fields:
                 continue
             self._field = fields[self._name]
-            self.position = int((self._field or "0:").partition(":")[0])
-            self.owed, self.told = decoded(blob, self._hook)
-            if self._field is not None and not self._is_behind(fields):
+            is_known = self._field is not None
+            try:
+                self.position, self._changes = _numbers(self._field)
+                self.owed, self.told = decoded(blob, self._hook)
+            except StateError as error:
+                refuse("hook", f"{self._field} {blob!r}", str(error))
+                self.position, self._changes, self.owed, self.told, is_known = 0, 0, [], {}, False
+            if is_known and not self._is_behind(fields):
                 return
             if self._begin(fields, now_ms):
                 return
         raise StateError(f"the hook {self._hook} could not begin in {_ATTEMPTS} attempts; is the store being wiped?")
 
     def _begin(self, fields: Mapping[str, str | None], now_ms: int) -> bool:
-        """A hook that is new, or was away too long, starts where the topic is, with the alerts that are open. The topic
-        goes on only behind it, so a new outbox is read from its start."""
-        position = int(fields[SENT] or 0)
+        """A hook that is new, was away too long, or whose record was refused, starts where the topic is, with the
+        alerts that are open. The topic goes on only behind it, so a new outbox is read from its start."""
+        position = position_of(fields, SENT)
         known = {owed.alert.dedup_key for owed in self.owed} | self.told.keys()
         missed = [
             Owed(_BEFORE_IT_WAS_THERE, alert, now_ms)
@@ -104,18 +111,20 @@ class Ledger:
 
     def take(
         self,
-        alerts: Sequence[Alert],
+        alerts: Sequence[Alert | None],
         acknowledged: Acknowledged,
         now_ms: int,
     ) -> bool:
-        """Takes the next entries of the outbox over; whether there is something to be told among them."""
+        """Takes the next entries of the outbox over (None: one that was refused); whether there is something to be told
+        among them."""
         if not alerts:
             return False
         known = self.told.keys() | {owed.alert.dedup_key for owed in self.owed}
         taken = [
             Owed(number, alert, now_ms)
             for number, alert in enumerate(alerts, self.position)
-            if not acknowledged.mutes(number, alert)
+            if alert is not None
+            and not acknowledged.mutes(number, alert)
             and (self._tells(alert) or (alert.state == "close" and alert.dedup_key in known))
         ]
         owed, given_up = bounded([*self.owed, *taken])
@@ -209,8 +218,7 @@ class Ledger:
         from."""
         if self._field is None and expect is None:
             return False  # what another process has put there is not known: nothing may be written over it
-        changes = int((self._field or ":0").partition(":")[2]) + 1
-        field = f"{position}:{changes}"
+        field = f"{position}:{self._changes + 1}"
         change = Commit(
             expect={self._name: self._field, **(expect or {})},
             fields={self._name: field},
@@ -222,6 +230,7 @@ class Ledger:
             self._field = None
             return False
         self._field, self.position, self.owed, self.told = field, position, owed, dict(told)
+        self._changes += 1
         self._tell_of(given_up)
         return True
 
@@ -242,3 +251,11 @@ class Ledger:
             kept = self._store.length(GIVEN_UP) - _GIVEN_UP_KEPT
             if kept > 0:
                 self._store.commit(Commit(trims={GIVEN_UP: kept}))
+
+
+def _numbers(field: str | None) -> tuple[int, int]:
+    """Position, and changes so far. Raises StateError where the field does not hold them."""
+    position, _, changes = (field or "0:0").partition(":")
+    if not (position.isdecimal() and changes.isdecimal()):
+        raise StateError(f"the hook's position is {field!r}, and no two numbers")
+    return int(position), int(changes)

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from stream_calib.alerts.model import Alert
+from stream_calib.alerts.refusal import refuse
 from stream_calib.errors import StateError
 from stream_calib.windows.state_store import StateStore
 
@@ -62,16 +63,24 @@ def field_of(hook: str) -> str:
 
 
 def owed_of(store: StateStore, hook: str) -> list[Owed]:
-    """What the hook is owed of the outbox, oldest first; as far as it is on record. Raises StateError where that cannot
-    be read."""
+    """What the hook is owed of the outbox, oldest first; as far as it is on record and can be read."""
     (blob,) = store.blobs([field_of(hook)])
-    return decoded(blob, hook)[0]
+    try:
+        return decoded(blob, hook)[0]
+    except StateError as error:
+        refuse("hook", blob or b"", str(error))
+        return []
 
 
 def given_up_of(store: StateStore) -> tuple[int, list[GivenUp]]:
     """How many events were given up in all, and the newest of them, oldest first."""
-    entries = store.entries(GIVEN_UP, 0)
-    return store.length(GIVEN_UP), [msgspec.json.decode(entry, type=GivenUp) for entry in entries]
+    found = []
+    for entry in store.entries(GIVEN_UP, 0):
+        try:
+            found.append(msgspec.json.decode(entry, type=GivenUp))
+        except msgspec.MsgspecError as error:
+            refuse("given_up", entry, str(error))
+    return store.length(GIVEN_UP), found
 
 
 def bounded(owed: list[Owed]) -> tuple[list[Owed], list[Owed]]:
@@ -96,8 +105,6 @@ def decoded(blob: bytes | None, hook: str) -> tuple[list[Owed], dict[str, int]]:
     try:
         found = msgspec.json.decode(blob, type=_Document)
     except msgspec.MsgspecError as error:
-        raise StateError(
-            f"what the hook {hook} is owed cannot be read: {error}; restore the state from a backup"
-        ) from error
+        raise StateError(f"what the hook {hook} is owed cannot be read: {error}") from error
     owed = [Owed(number, Alert.decode(bytes(raw)), taken, failed) for number, taken, failed, raw in found.owed]
     return owed, found.told

@@ -8,13 +8,16 @@ apart.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from stream_calib import fault_points
 from stream_calib.alerts.delivery_record import owed_of
 from stream_calib.alerts.model import Alert
+from stream_calib.alerts.refusal import alerts_of, refuse
+from stream_calib.errors import StateError
 from stream_calib.snapshot.canonical import canonical_json, content_id
 from stream_calib.windows.state_store import Commit, StateStore
 
@@ -31,31 +34,43 @@ _KEPT = 1_000
 """So many that were read by all stay at least, and twice as many at most."""
 
 
+def position_of(fields: Mapping[str, str | None], name: str) -> int:
+    """The position in a field of the outbox's state; 0 where there is none. Raises StateError where it is no number."""
+    text = fields[name] or "0"
+    if not text.isdecimal():
+        raise StateError(f"the field {name} of an alert outbox holds {text!r}, and no position; set it to a number")
+    return int(text)
+
+
 class Unsent(NamedTuple):
     """The first entries that are not in the topic."""
 
     sent: str | None
     """The field as it was read."""
-    start: int
+    end: int
+    """Number of the next entry behind them."""
     entries: list[bytes]
-    """At least one."""
+    """Without those that were refused."""
     alerts: list[Alert]
+    """Of the entries."""
 
 
 def unsent(state: StateStore, sent: str | None, limit: int = 100) -> Unsent | None:
     """Up to `limit` entries that the topic does not have, oldest first; None where it has all. `sent`: the field SENT
-    as it was read. Raises StateError where an entry is no alert."""
-    start = int(sent or 0)
+    as it was read. Raises StateError where that is no number."""
+    start = position_of({SENT: sent}, SENT)
     entries = state.entries(LIST, start, start + limit)
-    return Unsent(sent, start, entries, [Alert.decode(entry) for entry in entries]) if entries else None
+    if not entries:
+        return None
+    read = [(entry, alert) for entry, alert in zip(entries, alerts_of(entries), strict=True) if alert is not None]
+    return Unsent(sent, start + len(entries), [entry for entry, _ in read], [alert for _, alert in read])
 
 
 def confirm(state: StateStore, delivered: Unsent) -> bool:
     """The topic has them. False where another process moved the position meanwhile: it delivered too, and its position
     stands."""
-    end = delivered.start + len(delivered.entries)
     fault_points.before("alerts.sent")
-    moved = state.commit(Commit(expect={SENT: delivered.sent}, fields={SENT: str(end)}))
+    moved = state.commit(Commit(expect={SENT: delivered.sent}, fields={SENT: str(delivered.end)}))
     fault_points.after("alerts.sent")
     return moved
 
@@ -63,30 +78,30 @@ def confirm(state: StateStore, delivered: Unsent) -> bool:
 def drop_read(state: StateStore, positions: Iterable[int]) -> None:
     """Drops old entries. `positions`: of all hooks; the topic's is looked up. What any of them has not read stays."""
     fields = state.read([DROPPED, SENT])
-    sent, dropped = fields[SENT], int(fields[DROPPED] or 0)
-    first = min((int(sent or 0), *positions)) - _KEPT
+    dropped = position_of(fields, DROPPED)
+    first = min((position_of(fields, SENT), *positions)) - _KEPT
     if first - dropped < _KEPT:
         return
     found = _open_before(state)
     _fold(found, state.entries(LIST, dropped, first))
     folded = canonical_json([alert.model_dump(mode="json") for alert in found.values()])
-    state.commit(Commit({DROPPED: fields[DROPPED], SENT: sent}, blobs={_FOLDED: folded}, trims={LIST: first}))
+    state.commit(Commit(fields, blobs={_FOLDED: folded}, trims={LIST: first}))
 
 
 def waiting(state: StateStore) -> int:
     """How many alert events are not in the topic."""
-    return max(0, state.length(LIST) - int(state.read([SENT])[SENT] or 0))
+    return max(0, state.length(LIST) - position_of(state.read([SENT]), SENT))
 
 
 def take_place(state: StateStore, before: StateStore, hooks: Iterable[str]) -> None:
     """The outbox takes the place of another one, of another generation. All that is in it is of times that are over,
     and counts as delivered, to the topic and to all hooks; alerts that only the other one holds to be open are closed,
     and so are those of which it has not yet told the topic, or one of the hooks, that they are over. Where somebody
-    delivers meanwhile, what is left stays to be delivered. Raises StateError where an entry is no alert.
+    delivers meanwhile, what is left stays to be delivered. Raises StateError where a position cannot be read.
     """
     sent, end = state.read([SENT])[SENT], state.length(LIST)
     ours = open_alerts(state)
-    known = open_alerts(before, int(before.read([SENT])[SENT] or 0)) | open_alerts(before)
+    known = open_alerts(before, position_of(before.read([SENT]), SENT)) | open_alerts(before)
     for hook in hooks:
         known |= {one.alert.dedup_key: one.alert for one in owed_of(before, hook) if one.alert.state == "close"}
     closes = [_closed(alert, OTHER_GENERATION).encode() for key, alert in known.items() if key not in ours]
@@ -96,7 +111,7 @@ def take_place(state: StateStore, before: StateStore, hooks: Iterable[str]) -> N
 
 def close_in(other: StateStore, state: StateStore, why: str) -> None:
     """Says in another outbox that all alerts which are open in this one are over: nobody reads this one any more. `why`
-    is their diagnosis. Raises StateError where an entry is no alert."""
+    is their diagnosis."""
     closes = [_closed(alert, why).encode() for alert in open_alerts(state).values()]
     if closes:
         other.commit(Commit(appends={LIST: closes}))
@@ -109,8 +124,7 @@ def _closed(alert: Alert, why: str) -> Alert:
 
 def open_alerts(state: StateStore, before: int | None = None) -> dict[str, Alert]:
     """Alerts that are open, delivered or not, in the order in which they were opened: deduplication key -> the last
-    event of it. Reads all that is kept of the outbox, or what is before entry number `before`, one that is kept. Raises
-    StateError where an entry is no alert."""
+    event of it. Reads all that is kept of the outbox, or what is before entry number `before`, one that is kept."""
     while True:
         dropped = state.read([DROPPED])
         found = _open_before(state)
@@ -122,13 +136,20 @@ def open_alerts(state: StateStore, before: int | None = None) -> dict[str, Alert
 def _open_before(state: StateStore) -> dict[str, Alert]:
     """Those that were open when the first entry that is kept was appended."""
     (folded,) = state.blobs([_FOLDED])
-    alerts = [] if folded is None else [Alert.decode(canonical_json(plain)) for plain in json.loads(folded)]
-    return {alert.dedup_key: alert for alert in alerts}
+    if folded is None:
+        return {}
+    try:
+        plain = msgspec.json.decode(folded, type=list[msgspec.Raw])
+    except msgspec.MsgspecError as error:
+        refuse("outbox", folded, str(error))
+        return {}
+    return {alert.dedup_key: alert for alert in alerts_of(map(bytes, plain)) if alert is not None}
 
 
 def _fold(found: dict[str, Alert], entries: Sequence[bytes]) -> None:
-    for raw in entries:
-        alert = Alert.decode(raw)
+    for alert in alerts_of(entries):
+        if alert is None:
+            continue
         if alert.state == "close":
             found.pop(alert.dedup_key, None)
         else:

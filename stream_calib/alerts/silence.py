@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from stream_calib.alerts.model import Alert
+from stream_calib.alerts.refusal import refuse
 from stream_calib.errors import StateError
 from stream_calib.windows.state_store import Commit, StateStore
 
@@ -41,9 +42,14 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     silences: tuple[Silence, ...] = ()
 
 
+class _Stored(msgspec.Struct, frozen=True):
+    next_id: int
+    silences: tuple[msgspec.Raw, ...]
+
+
 class Silences:
-    """Those of a deployment. Raises StateUnavailableError when the store is away, StateError where what it holds cannot
-    be read."""
+    """Those of a deployment. One that cannot be read is refused, and silences nothing; the next change drops it. Raises
+    StateUnavailableError when the store is away."""
 
     def __init__(self, state: StateStore) -> None:
         """`state`: of the deployment (windows/model_registry.py)."""
@@ -81,10 +87,22 @@ class Silences:
 
     def _read(self) -> tuple[str | None, _Document]:
         field = self._state.read([_FIELD])[_FIELD]
+        if not field:
+            return field, _Document()
         try:
-            return field, msgspec.json.decode(field, type=_Document) if field else _Document()
+            stored = msgspec.json.decode(field, type=_Stored)
         except msgspec.MsgspecError as error:
-            raise StateError(f"the silences cannot be read: {error}; restore the state from a backup") from error
+            refuse("silence", field, str(error))
+            return field, _Document()
+        return field, _Document(stored.next_id, tuple(filter(None, map(_read, stored.silences))))
+
+
+def _read(raw: msgspec.Raw) -> Silence | None:
+    try:
+        return msgspec.json.decode(raw, type=Silence)
+    except msgspec.MsgspecError as error:
+        refuse("silence", bytes(raw), str(error))
+        return None
 
 
 def silence_of(alert: Alert, silences: Sequence[Silence]) -> Silence | None:

@@ -72,9 +72,21 @@ def test_two_drains_at_once_deliver_twice_and_lose_nothing(state: MemoryState) -
     assert {Alert.decode(r.value or b"").pane for r in log} == set(range(5))
 
 
-def test_an_entry_that_is_no_alert_is_an_error(state: MemoryState) -> None:
-    state.commit(Commit(appends={"outbox": [b'{"id":1}']}))
-    with pytest.raises(StateError, match="outbox"):
+def test_an_entry_that_is_no_alert_is_passed_over_and_the_next_is_delivered(state: MemoryState) -> None:
+    state.commit(Commit(appends={"outbox": [b'{"id":1}', alert(7).encode()]}))
+    sent: list[Outgoing] = []
+    assert [one.pane for one in drain(state, sent.extend, "alerts")] == [0, 1, 2, 3, 4, 7]
+    assert [record.value for record in sent] == [alert(pane).encode() for pane in (0, 1, 2, 3, 4, 7)]
+    assert waiting(state) == 0
+    assert open_alerts(state)[alert(7).dedup_key] == alert(7)
+    state.commit(Commit(appends={"outbox": [b"[]"]}))
+    assert drain(state, sent.extend, "alerts") == []
+    assert waiting(state) == 0
+
+
+def test_a_position_that_is_no_number_is_an_error(state: MemoryState) -> None:
+    state.commit(Commit(fields={"outbox_sent": "5x"}))
+    with pytest.raises(StateError, match="outbox_sent of an alert outbox holds '5x'"):
         drain(state, lambda _: None, "alerts")
 
 
