@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.config import TopicsSection
-from stream_calib.events.blocks import BlockRows, pack
+from stream_calib.events.blocks import BLOCK_ROWS, BlockRows, pack
 from stream_calib.events.contracts import ModelKey
 from stream_calib.events.identity import fingerprints, signature_hash, unit_buckets
 from stream_calib.transport.port import Outgoing
@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 FIRST_PANE = 1_700_000_000_000 // HOUR_MS
 HORIZON_PANES, LABEL_LAG_PANES = 24, 12
 EARLY_ONE_IN, REPEATED_SHARE = 10, 0.02
-PARTITIONS, BLOCK_ROWS = 4, 500
+PARTITIONS = 4
 PARTS_AN_HOUR = 4
 CARRIERS, ORIGINS = 16, 3
 SCORE_LATENESS = "30m"

@@ -26,7 +26,7 @@ from stream_calib.windows.panes import PaneSettings
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
 from stream_calib.windows.registration import register_inputs
-from stream_calib.windows.shard_store import LabelRows, Mark, ScoreRows
+from stream_calib.windows.shard_store import LabelRows, Mark, ScoreRows, ShardStore
 from stream_calib.windows.state_store import Commit
 from workers.sizing import Load
 
@@ -213,7 +213,7 @@ class Filled:
             early_labels=size.scores_a_pane * in_join * size.early,
             panes_in_join=in_join,
             shards=size.shards,
-            rows_a_call=min(a_poll * (1 + size.repeated) / size.shards, 1_000),
+            rows_a_call=min(a_poll * (1 + size.repeated) / size.shards, ShardStore.operations_a_call),
             partitions=2 * size.partitions,
             kept_panes=kept,
             winners_a_pane=size.scores_a_pane,

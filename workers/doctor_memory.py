@@ -19,6 +19,7 @@ from stream_calib.redis_clients import ClusterClient, RedisClient
 from stream_calib.redis_connection import answering
 from stream_calib.windows.cells import ScoredCells
 from stream_calib.windows.pane_record import PaneNames
+from stream_calib.windows.shard_store import ShardStore
 from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS, StateStore
 from workers.findings import Finding
 from workers.sizing import BUCKETS_A_SHARD, LARGEST_PACKED_HASH, Load, Parts, needed
@@ -28,7 +29,6 @@ _FORK_FACTOR = 1.5
 _SAMPLED_PANES = 24
 _CALLS_A_SECOND = 20
 """Of a monitor, to each shard, where it keeps up."""
-_MOST_ROWS_A_CALL = 1_000
 _BINS = 100
 """Of the score grid that are in use, where nothing has matured yet."""
 
@@ -105,7 +105,7 @@ def _parts(config: Config, events_per_s: float, found: Observed | None) -> Parts
         early_labels=0.0,
         panes_in_join=-(-_waiting_ms(config) // windows.pane_ms),
         shards=windows.shards,
-        rows_a_call=min(max(1.0, joined_per_s / windows.shards / _CALLS_A_SECOND), _MOST_ROWS_A_CALL),
+        rows_a_call=min(max(1.0, joined_per_s / windows.shards / _CALLS_A_SECOND), ShardStore.operations_a_call),
         partitions=0,
         kept_panes=kept,
         winners_a_pane=joined_per_s * windows.pane_ms / 1_000,

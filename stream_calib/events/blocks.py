@@ -34,7 +34,9 @@ from stream_calib.events.contracts import MAX_EVENT_TIME_MS, MIN_EVENT_TIME_MS, 
 from stream_calib.events.identity import UNIT_BUCKETS, signature_hash
 
 MAX_BLOCK_ROWS = 1_000
-"""Most rows of one block."""
+"""Most rows of one block that is read."""
+BLOCK_ROWS = 333
+"""Most rows of one that is written: a shard takes a block as one, and what it takes as one is to be short work."""
 
 SERVED_ONE = 2**32 - 1
 """Fixed point of a served probability of 1."""
@@ -188,8 +190,8 @@ def blocks_of(
     of them ("" for identity), `served` (n,) the probabilities of the whole batch.
     """
     return [
-        _block(batch, rows[start : start + MAX_BLOCK_ROWS], model_key, snapshot, served)
-        for start in range(0, len(rows), MAX_BLOCK_ROWS)
+        _block(batch, rows[start : start + BLOCK_ROWS], model_key, snapshot, served)
+        for start in range(0, len(rows), BLOCK_ROWS)
     ]
 
 

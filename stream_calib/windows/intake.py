@@ -113,24 +113,37 @@ def _starts(batches: Sequence[InputBatch], marks: dict[str, Mark], rewinds: dict
 
 
 def _calls(shard: int, batches: Sequence[InputBatch], starts: dict[str, int], most: int) -> Iterator[ShardCall]:
-    """The shard's part of the batches from `starts` on, cut between records into calls of about `most` operations."""
+    """The shard's part of the batches from `starts` on, cut between records into calls of at most `most` operations
+    each; a record that has more is a call of its own."""
     parts = [_Part(shard, batch, starts[batch.input_key]) for batch in batches if batch.input_key in starts]
     operations = [part.operations for part in parts]
     if not parts:
         return
-    before = np.cumsum(np.concatenate([[0], *operations]))[:-1]
-    group = before // most
+    ends = _cut(np.concatenate(operations), most)
     offsets = np.cumsum([0, *(len(o) for o in operations)])
-    bounds = [group[offsets[i] : offsets[i + 1]] for i in range(len(parts))]
-    last = int(group[-1]) if len(group) else 0
-    for number in range(last + 1):
+    begin = 0
+    for end in ends:
         pieces = []
-        for part, numbers in zip(parts, bounds, strict=True):
-            first, stop = (int(x) for x in np.searchsorted(numbers, [number, number + 1]))
-            if stop > first or (not len(numbers) and number == 0):
+        for part, offset, records in zip(parts, offsets[:-1].tolist(), map(len, operations), strict=True):
+            first, stop = (min(max(at - offset, 0), records) for at in (begin, end))
+            if stop > first or (not records and begin == 0):
                 pieces.append(part.piece(first, stop))
         if pieces:
             yield _merge(shard, pieces)
+        begin = end
+
+
+def _cut(operations: NDArray[np.intp], most: int) -> list[int]:
+    """Ends of runs of records with at most `most` operations, or one record; of about equal size, so that none is a
+    small rest. One end at least, also where there are no records."""
+    after = np.cumsum(operations)
+    total = int(after[-1]) if len(after) else 0
+    share = -(-total // max(-(-total // most), 1))
+    ends = [0]
+    while ends[-1] < len(after):
+        done = int(after[ends[-1] - 1]) if ends[-1] else 0
+        ends.append(max(int(np.searchsorted(after, done + share, side="right")), ends[-1] + 1))
+    return ends[1:] or [0]
 
 
 class _Part:

@@ -39,9 +39,10 @@ from stream_calib.windows.shard_store import (
 )
 
 _CHUNKS_A_READ = 64
-_FIELDS_A_CALL = 1_000
+_FIELDS_A_CALL = 300
+"""As for ShardStore.operations_a_call."""
 _CALLS_A_ROUND_TRIP = 64
-"""Of about 50 kB each."""
+"""Of about 30 kB each."""
 _JOIN_NAMES = [b"j%d" % bucket for bucket in range(JOIN_BUCKETS)]
 
 

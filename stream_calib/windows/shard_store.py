@@ -216,8 +216,9 @@ class PaneCounters(NamedTuple):
 class ShardStore(ABC):
     """The S shards of one model key. Raises StateUnavailableError when the store is away."""
 
-    operations_a_call = 500
-    """Rows and labels that one call should bring to a shard at most: a script call takes a few milliseconds."""
+    operations_a_call = 300
+    """Rows and labels that one call brings to a shard at most, where they are not all of one record: a script call then
+    takes two milliseconds, and less than ten while a server that has just forked copies each page that it touches."""
 
     def __init__(self, count: int, settings: PaneSettings) -> None:
         self.count = count

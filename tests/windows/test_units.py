@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
 from stream_calib.windows.registration import inputs_of
 from stream_calib.windows.row_codec import EMPTY_ROWS, decode_rows, encode_rows
 from stream_calib.windows.served_sums import Served, ServedClass
-from stream_calib.windows.shard_store import Entry, Mark, ScoreRows, ShardCall
+from stream_calib.windows.shard_store import Entry, Inputs, Mark, ScoreRows, ShardCall, ShardNotAt
 from stream_calib.windows.walk import winners
 from tests.oracle.offline import Clock, End, Label, Score, rank
 from tests.windows.join import SETTINGS, L, S, at, block, clock, label
@@ -161,10 +162,31 @@ def test_the_calls_of_a_batch_give_each_shard_each_record_once(log: list[Item], 
         times = np.concatenate([call.scores.event_time_ms for call in mine])
         assert np.array_equal(times, given_batch.scores.event_time_ms[given_batch.row_shard == shard])
         assert sum(drop.n for call in mine for drop in call.drops) == int((given_batch.drop_shard == shard).sum())
+        in_shard = given_batch.row_position[given_batch.row_shard == shard]
         for call in mine:
             assert set(shards(call.scores.fingerprint, count).tolist()) <= {shard}
+            start, stop = np.searchsorted(in_shard, [call.advances[S].start, call.advances[S].end])
+            assert stop - start <= most or len(set(in_shard[start:stop].tolist())) == 1, "more only of one record"
         assert [e for call in mine for e in call.entries.get(S, ())] == given_batch.entries
     assert all(progress.marks[S].clock_ms == given_batch.mark.clock_ms for progress in store.progress())
+
+
+def test_the_calls_of_a_batch_are_of_about_equal_size() -> None:
+    """Else the last one of a batch that is just over the bound would be for a few rows, and a chunk of its own."""
+
+    class Noting(MemoryShards):
+        operations_a_call = 10
+
+        def apply(self, sent: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:
+            calls.extend(sent)
+            return super().apply(sent, inputs)
+
+    calls: list[ShardCall] = []
+    store = Noting(1, SETTINGS)
+    store.register({S: Mark(0, None)})
+    log: list[Item] = [block((f"id-{i}", i)) for i in range(21)]
+    Intake(store, lambda: inputs_of([S])).apply([batch(S, log, Mark(0, None), 1, SETTINGS)])
+    assert [len(call.scores) for call in calls] == [7, 7, 7]
 
 
 # --- bytes

@@ -7,7 +7,7 @@ if status ~= 'ok' then return {status} end
 local entries, at = {}, 1
 for i = 2, #KEYS do
     local count = struct.unpack('<I2', ARGV[2], 2 * i - 3)
-    -- One HMGET of at most 1,000 fields: within what Lua can unpack.
+    -- One HMGET of a few hundred fields: within what Lua can unpack.
     local fields = {}
     for k = 1, count do
         fields[k] = string.sub(ARGV[3], at, at + 6)
