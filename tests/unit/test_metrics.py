@@ -18,6 +18,7 @@ BOUNDED = {
     "outcome",
     "hook",
     "reason",
+    "record",
     "model",
     "status",
     "side",
