@@ -1,8 +1,8 @@
 """What was committed of a model key, read back for the closer: cursors, cells, pane records, decision log.
 
-What was read once is kept. Scored cells are a pure function of the logs, so they cannot go stale; matured cells and the
-decision log can (a state that was rolled back is derived again, perhaps with another cut), so they are checked by their
-hash chains at every use.
+Cells that this process has made are kept until the step asks for them, which it does once. Scored cells are a pure
+function of the logs, so they cannot go stale; matured cells and the decision log can (a state that was rolled back is
+derived again, perhaps with another cut), so they are checked by their hash chains.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stream_calib.windows.shard_store import Inputs
 from stream_calib.windows.state_store import StateStore
 
 _CACHED_CELLS = 1_000_000
-"""Of each kind: some tens of megabytes. What is not kept is read again."""
+"""Of each kind, while no decision is taken: some tens of megabytes. What is not kept is read again."""
 
 Value = TypeVar("Value")
 
@@ -103,20 +103,16 @@ class Committed:
         return log
 
     def scored_cells(self, pane: int) -> ScoredCells:
-        """Scored cells of a closed pane."""
-        known = self._scored.get(pane)
-        if known is None:
-            known = ScoredCells.unpack(self._blob(PaneNames.of(pane).scored))
-            self.remember_scored(pane, known)
-        return known
+        """Scored cells of a closed pane, which are not kept any longer."""
+        known = self._scored.take(pane)
+        return known if known is not None else ScoredCells.unpack(self._blob(PaneNames.of(pane).scored))
 
     def matured_cells(self, pane: int) -> tuple[MaturedCells, str]:
-        """Matured cells of a pane, and the chain hash up to it."""
+        """Matured cells of a pane, which are not kept any longer, and the chain hash up to it."""
         record = self.record(pane)
-        known = self._matured.get(pane)
+        known = self._matured.take(pane)
         if known is None or known[1] != record.chain:
             known = MaturedCells.unpack(self._blob(PaneNames.of(pane).matured)), record.chain
-            self.remember_matured(pane, *known)
         return known
 
     def record(self, pane: int) -> PaneRecord:
@@ -146,10 +142,11 @@ class _Newest(Generic[Value]):
         self._kept: OrderedDict[int, tuple[Value, int]] = OrderedDict()
         self._cells = 0
 
-    def get(self, pane: int) -> Value | None:
-        """None where it is not kept."""
-        found = self._kept.get(pane)
-        return None if found is None else found[0]
+    def take(self, pane: int) -> Value | None:
+        """None where it is not kept; from now on it is not."""
+        found, size = self._kept.pop(pane, (None, 0))
+        self._cells -= size
+        return found
 
     def keep(self, pane: int, value: Value, cells: int) -> None:
         """In place of what was kept of the pane."""
