@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from stream_calib.calibration.configuration import Rung
 from stream_calib.calibration.groups import Family, FamilyRule, make_family
 from stream_calib.calibration.intervals import interval_of
 from stream_calib.calibration.joint.fit import JointFit
 from stream_calib.calibration.labelled_cells import LabelledCells
+from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.maps.parts import PatchRound
 from stream_calib.calibration.metrics import log_loss_sums
 from stream_calib.calibration.multicalibration.audit import EVERYTHING, audit
@@ -33,7 +35,7 @@ from stream_calib.drift.psi_window import Signatures
 from stream_calib.errors import FitError
 from stream_calib.refit.certificate import audit_target
 from stream_calib.refit.configurations import Variant, variants
-from stream_calib.refit.configured_fit import ConfiguredFit, fit_base, fit_configuration
+from stream_calib.refit.configured_fit import ConfiguredFit, fit_base, fit_configurations
 from stream_calib.refit.decayed_counts import FitCells
 from stream_calib.refit.derived import derived_names, time_attributes
 from stream_calib.refit.labelled import PaneCells, believed, fit_data, trailing_cells
@@ -146,33 +148,53 @@ class ForwardEvidence:
             rules = _rules([self.variants[i] for i in places])
             uncovered = uncovered_groups(fit_cells, self._signatures, rules, places_of, self._config)
             families = {rule: uncovered.family(rule, cells.signatures) for rule in rules}
-            bases = {}
+            bases = self._bases(places, cells)
+            compared = [i for i in places if i in bases]
+            while compared:
+                # The first that can be fitted is the start of all others, which are fitted side by side.
+                now = compared if start is not None else compared[:1]
+                compared = compared[len(now) :]
+                made = fit_configurations(
+                    [(self.variants[i].configuration, bases[i]) for i in now],
+                    cells,
+                    families,
+                    self._config,
+                    tolerance=_TOLERANCE,
+                    start=start,
+                )
+                for i, one in zip(now, made, strict=True):
+                    if isinstance(one, ConfiguredFit):
+                        fitted[i] = one
+                        start = start or one.joint
             for i in places:
-                configuration = self.variants[i].configuration
                 if self.variants[i].change == "patches":
                     fitted[i] = full = fitted[0]
                     if full is not None:
                         patches = self._propose(_probability(full, cells, families), cells, families)
-                    continue
-                try:
-                    if configuration.rung not in bases:
-                        bases[configuration.rung] = fit_base(configuration.rung, cells, self._config)
-                    fitted[i] = made = fit_configuration(
-                        configuration,
-                        cells,
-                        bases[configuration.rung],
-                        families,
-                        self._config,
-                        tolerance=_TOLERANCE,
-                        start=start,
-                    )
-                except FitError:
-                    # A rung that these counts do not determine (a Platt fit that decreases, say) has no loss tomorrow,
-                    # and without a loss on every day it is not chosen.
-                    continue
-                if start is None:
-                    start = made.joint
         return fitted, patches
+
+    def _bases(self, places: Sequence[int], cells: LabelledCells) -> dict[int, BaseMap]:
+        """Of the variants at these places that are fitted anew and whose rung the cells determine.
+
+        A rung that these counts do not determine (a Platt fit that decreases, say) has no loss tomorrow, and without a
+        loss on every day it is not chosen.
+        """
+        found: dict[Rung, BaseMap | None] = {}
+        bases = {}
+        for i in places:
+            variant = self.variants[i]
+            rung = variant.configuration.rung
+            if variant.change == "patches":
+                continue
+            if rung not in found:
+                try:
+                    found[rung] = fit_base(rung, cells, self._config)
+                except FitError:
+                    found[rung] = None
+            base = found[rung]
+            if base is not None:
+                bases[i] = base
+        return bases
 
     def _propose(
         self, p: NDArray[np.float64], cells: LabelledCells, families: Mapping[FamilyRule, Family]

@@ -27,7 +27,8 @@ class GroupCovariance:
 
 
 def curvature_matrix(runs: Runs, moments: Moments) -> csr_array:
-    """Second derivative (parameters, parameters) of the log-loss; 0 in entries of runs in none of a block's groups."""
+    """Second derivative (parameters, parameters) of the first problem's log-loss; 0 in entries of runs in none of a
+    block's groups."""
 
     def design(slope: bool, weight: NDArray[np.float64]) -> csr_array:
         """(m, parameters): `weight` (m,) where a run has an offset, or a slope."""
@@ -38,12 +39,15 @@ def curvature_matrix(runs: Runs, moments: Moments) -> csr_array:
                 rows = np.append(rows, np.arange(n_runs))
                 columns = np.append(columns, first + block.member)
                 values = np.append(values, weight * (block.member > 0))
-        return csr_array((values, (rows, columns)), (n_runs, runs.parameters))
+        return csr_array((values, (rows, columns)), (n_runs, runs.shape[0]))
 
-    one = np.ones(len(moments.none))
-    offset, slope = design(False, one), design(True, one)
-    mixed = csr_array(offset.T @ design(True, moments.one))
-    own = csr_array(offset.T @ design(False, moments.none)) + csr_array(slope.T @ design(True, moments.two))
+    each = np.ones(len(moments.none))
+    offset, slope = design(False, each), design(True, each)
+    none, one, two = (
+        np.zeros(len(each)) if moment is None else moment[:, 0] for moment in (moments.none, moments.one, moments.two)
+    )
+    mixed = csr_array(offset.T @ design(True, one))
+    own = csr_array(offset.T @ design(False, none)) + csr_array(slope.T @ design(True, two))
     return csr_array(own + mixed + mixed.T)
 
 

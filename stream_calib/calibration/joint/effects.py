@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 from stream_calib.calibration.groups import GroupKey
 from stream_calib.calibration.joint.covariance import curvature_matrix, group_covariances
 from stream_calib.calibration.joint.fit import JointFit, joint_penalty
-from stream_calib.calibration.joint.problem import joint_problem
+from stream_calib.calibration.joint.problem import JointTask, joint_problems
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.text_table import text_table
@@ -55,28 +55,33 @@ def group_effects(fit: JointFit, cells: LabelledCells, base: BaseMap) -> tuple[G
 
     Raises as `fit_joint`.
     """
-    sloped = [slope is not None for slope in fit.slopes]
-    problem = joint_problem(cells, base, fit.families, sloped, fit.slope_centre)
-    runs = problem.runs
+    places_of = [
+        [place for place, has in enumerate(each) if has] for each in ([s is not None for s in fit.slopes], fit.firm)
+    ]
+    tasks = [JointTask(base, range(len(fit.families)), *places_of)]
+    problems = joint_problems(cells, fit.families, tasks, fit.slope_centre)
+    if problems is None:
+        return ()
+    runs, block_of = problems.runs, {key: number for number, key in enumerate(problems.keys)}
     own = {(place, False): offset for place, offset in enumerate(fit.offsets)}
     own |= {(place, True): slope for place, slope in enumerate(fit.slopes) if slope is not None}
-    parameters = runs.join([own[key] for key in problem.block_of])
-    penalty = joint_penalty(problem, fit.firm, fit.ridge, fit.slope_ridge).curvature(parameters)
-    _, moments = runs.residuals_and_moments(parameters)
-    expected = runs.expected(parameters)
+    parameters = runs.join([own[key][:, None] for key in problems.keys])
+    penalty = joint_penalty(problems, tasks, fit.ridge, fit.slope_ridge).curvature(parameters)[:, 0]
+    _, moments = runs.residuals_and_moments(parameters, np.ones(1, dtype=bool))
+    expected, rows_apart = runs.expected(parameters, 0), runs.rows_apart(0)
 
     def at(key: tuple[int, bool]) -> NDArray[np.intp]:
         """Places of a block among the parameters; none where there is no such block."""
-        block = problem.block_of.get(key)
+        block = block_of.get(key)
         return np.arange(0) if block is None else runs.first[block] + 1 + np.arange(runs.blocks[block].size)
 
     places = [(at((place, False)), at((place, True))) for place in range(len(fit.families))]
     covariances = group_covariances(curvature_matrix(runs, moments), penalty, places)
     effects = []
     for place, (family, of) in enumerate(zip(fit.families, covariances, strict=True)):
-        block = runs.blocks[problem.block_of[place, False]]
+        block = runs.blocks[block_of[place, False]]
         labelled, positives, apart = (
-            np.bincount(block.member, column, block.size + 1)[1:] for column in (runs.rows, expected, runs.rows_apart)
+            np.bincount(block.member, column, block.size + 1)[1:] for column in (runs.rows, expected, rows_apart)
         )
         used = np.flatnonzero(labelled > 0)
         mean, distance = positives[used] / labelled[used], apart[used] / labelled[used]

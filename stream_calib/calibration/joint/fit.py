@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.calibration.groups import Family
-from stream_calib.calibration.joint.minimum import find_minimum
+from stream_calib.calibration.joint.minimum import find_minima
 from stream_calib.calibration.joint.penalty import FIRMNESS, Penalty
-from stream_calib.calibration.joint.problem import JointProblem, joint_problem
+from stream_calib.calibration.joint.problem import JointProblems, JointTask, joint_problems
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.maps.parts import FamilyShift
 from stream_calib.calibration.rounding import round_significant
-from stream_calib.errors import ConfigurationError
+from stream_calib.errors import ConfigurationError, FitError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,39 +114,90 @@ def fit_joint(
     FitError (impossible counts; or a minimum that is not found, which a larger ridge cures).
     """
     _check(len(families), slopes, firm, ridge, slope_ridge, tolerance)
-    problem = joint_problem(cells, base, families, [place in slopes for place in range(len(families))])
-    runs = problem.runs
-    penalty = joint_penalty(problem, [place in firm for place in range(len(families))], ridge, slope_ridge)
-    fitted = find_minimum(runs, penalty, _begin(problem, families, start), tolerance=tolerance)
-    parts = runs.split(round_significant(fitted))
-    return JointFit(
-        families=tuple(families),
-        offsets=tuple(parts[problem.block_of[place, False]] for place in range(len(families))),
-        slopes=tuple(
-            parts[problem.block_of[place, True]] if place in slopes else None for place in range(len(families))
+    task = JointTask(base, range(len(families)), slopes, firm)
+    (fit,) = fit_joints(cells, families, [task], ridge=ridge, slope_ridge=slope_ridge, tolerance=tolerance, start=start)
+    if isinstance(fit, FitError):
+        raise fit
+    return fit
+
+
+def fit_joints(
+    cells: LabelledCells,
+    families: Sequence[Family],
+    tasks: Sequence[JointTask],
+    *,
+    ridge: float,
+    slope_ridge: float,
+    tolerance: float,
+    start: JointFit | None = None,
+) -> list[JointFit | FitError]:
+    """Several fits to the same cells in a fraction of the time: what `fit_joint` gives for each of the tasks, but for
+    the rounding of sums, or the error where no minimum is found. `families`: those of all tasks. Raises otherwise as
+    `fit_joint`.
+    """
+    problems = joint_problems(cells, families, tasks)
+    if problems is None:  # then all shifts are 0
+        none = {(place, slope): np.zeros(len(f.keys)) for place, f in enumerate(families) for slope in (False, True)}
+        return [_fit(families, task, none, 0.0, ridge, slope_ridge) for task in tasks]
+    runs, keys = problems.runs, problems.keys
+    has = [[task.has(place, slope) for task in tasks] for place, slope in keys]
+    begin = [
+        np.outer(_begin(families[place], start, slope), own) for (place, slope), own in zip(keys, has, strict=True)
+    ]
+    penalty = joint_penalty(problems, tasks, ridge, slope_ridge)
+    found = find_minima(runs, penalty, runs.join(begin), runs.each(has) > 0, tolerance=tolerance)
+    parts = dict(zip(keys, runs.split(round_significant(found.parameters)), strict=True))
+    return [
+        _fit(
+            families,
+            task,
+            {key: np.ascontiguousarray(part[:, number]) for key, part in parts.items()},
+            problems.slope_centres[number],
+            ridge,
+            slope_ridge,
+        )
+        if error is None
+        else error
+        for number, (task, error) in enumerate(zip(tasks, found.errors, strict=True))
+    ]
+
+
+def joint_penalty(problems: JointProblems, tasks: Sequence[JointTask], ridge: float, slope_ridge: float) -> Penalty:
+    """The penalty on the problems' parameters."""
+    return Penalty(
+        ridge=problems.runs.each([slope_ridge if slope else ridge for _, slope in problems.keys]),
+        firm=problems.runs.each(
+            [
+                [FIRMNESS * ridge if place in task.firm and not slope else 0.0 for task in tasks]
+                for place, slope in problems.keys
+            ]
         ),
-        slope_centre=problem.slope_centre,
-        firm=tuple(place in firm for place in range(len(families))),
+    )
+
+
+def _fit(
+    families: Sequence[Family],
+    task: JointTask,
+    parts: Mapping[tuple[int, bool], NDArray[np.float64]],
+    slope_centre: float,
+    ridge: float,
+    slope_ridge: float,
+) -> JointFit:
+    """`parts`: the offsets, and the slopes, of the families' groups."""
+    return JointFit(
+        families=tuple(families[place] for place in task.places),
+        offsets=tuple(parts[place, False] for place in task.places),
+        slopes=tuple(parts[place, True] if place in task.slopes else None for place in task.places),
+        slope_centre=slope_centre,
+        firm=tuple(place in task.firm for place in task.places),
         ridge=ridge,
         slope_ridge=slope_ridge,
     )
 
 
-def joint_penalty(problem: JointProblem, firm: Sequence[bool], ridge: float, slope_ridge: float) -> Penalty:
-    """The penalty on the problem's parameters; `firm`: for each family."""
-    runs, keys = problem.runs, list(problem.block_of)
-    return Penalty(
-        ridge=runs.each([slope_ridge if slope else ridge for _, slope in keys]),
-        firm=runs.each([FIRMNESS * ridge if firm[place] and not slope else 0.0 for place, slope in keys]),
-    )
-
-
-def _begin(problem: JointProblem, families: Sequence[Family], start: JointFit | None) -> NDArray[np.float64]:
-    parts = [np.zeros(block.size) for block in problem.runs.blocks]
-    if start is not None:
-        for (place, slope), block in problem.block_of.items():
-            parts[block] = _of_groups(families[place], start, slope)
-    return problem.runs.join(parts)
+def _begin(family: Family, start: JointFit | None, slope: bool) -> NDArray[np.float64]:
+    """The offsets or slopes of a family's groups (G,) that the search begins with."""
+    return np.zeros(len(family.keys)) if start is None else _of_groups(family, start, slope)
 
 
 def _of_groups(family: Family, fit: JointFit, slope: bool) -> NDArray[np.float64]:

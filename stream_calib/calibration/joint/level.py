@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.calibration.joint.minimum import find_minimum
+from stream_calib.calibration.joint.minimum import find_minima
 from stream_calib.calibration.joint.penalty import Penalty
-from stream_calib.calibration.joint.runs import Block, Runs
+from stream_calib.calibration.joint.runs import Block, MergedCells, Runs, StartingPoint
 from stream_calib.calibration.rounding import round_significant
 
 
@@ -24,9 +24,15 @@ def fit_level(
     result lies within 1e-10 of the minimum, to 12 significant digits; 0 without cells. Raises FitError where it is not
     found.
     """
-    starts = np.arange(min(len(log_odds), 1))
-    runs = Runs(log_odds, np.zeros(len(log_odds)), labelled, positives, starts, [Block(starts + 1, 1, slope=False)])
-    fitted = find_minimum(
-        runs, Penalty(runs.each([prior]), runs.each([0.0])), np.zeros(runs.parameters), tolerance=1e-10
-    )
-    return float(round_significant(runs.split(fitted)[0])[0])
+    if not len(log_odds):
+        return 0.0
+    start = np.zeros(1, dtype=np.intp)
+    cells, begin = MergedCells(labelled, positives, start), StartingPoint(log_odds, None)
+    runs = Runs(cells, [begin], [Block(start + 1, 1, slope=False)])
+    none = np.zeros(runs.shape)
+    penalty = Penalty(runs.each([prior]), none)
+    found = find_minima(runs, penalty, none, np.ones(runs.shape, dtype=bool), tolerance=1e-10)
+    for error in found.errors:
+        if error is not None:
+            raise error
+    return float(round_significant(runs.split(found.parameters)[0]).item())

@@ -19,7 +19,8 @@ RMSE of .0091 (800,000 rows, mean of three worlds), a ridge four times as large 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Penalty:
-    """ridge / 2 u^2 + firm d^2 (sqrt(1 + (u / d)^2) - 1) of each parameter u, d = FIRM_REACH; columns (parameters,).
+    """ridge / 2 u^2 + firm d^2 (sqrt(1 + (u / d)^2) - 1) of each parameter u, d = FIRM_REACH; columns (P, V), one a
+    problem.
 
     `ridge` > 0; `firm` >= 0, and 0 where a parameter has the ridge alone. The second term is the smoothed absolute
     value of the pseudo-Huber loss (Charbonnier et al., "Deterministic edge-preserving regularization in computed
@@ -33,21 +34,22 @@ class Penalty:
     firm: NDArray[np.float64]
 
     def slope(self, parameters: NDArray[np.float64]) -> NDArray[np.float64]:
-        """First derivatives (parameters,)."""
+        """First derivatives (P, V)."""
         return parameters * (self.ridge + self.firm / np.sqrt(_squared(parameters)))
 
     def curvature(self, parameters: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Second derivatives (parameters,)."""
+        """Second derivatives (P, V)."""
         squared = _squared(parameters)
         return self.ridge + self.firm / (squared * np.sqrt(squared))
 
-    def bend(self, step: NDArray[np.float64]) -> float:
-        """The most by which a step changes the logarithm of any curvature, for each unit of its length.
+    def bend(self, step: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(V,) the most by which a step changes the logarithm of any curvature, for each unit of its length.
 
         With t = u / d the third derivative of the second term is -3 t / (1 + t^2) / d times its second, 3 / (2 d) times
         at most.
         """
-        return 1.5 / FIRM_REACH * float(np.abs(step[self.firm > 0]).max(initial=0.0))
+        largest: NDArray[np.float64] = np.abs(step).max(axis=0, where=self.firm > 0, initial=0.0)
+        return 1.5 / FIRM_REACH * largest
 
 
 def _squared(parameters: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS, N_BINS
 from stream_calib.calibration.groups import Family, FamilyRule
-from stream_calib.calibration.joint.runs import Block, Runs
+from stream_calib.calibration.joint.runs import Block, MergedCells, Runs, StartingPoint
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.rounding import round_significant
@@ -21,33 +21,51 @@ _DIGIT = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JointProblem:
-    """Runs of cells, and whose parameters the runs' blocks are.
+class JointTask:
+    """One of several joint fits to the same cells.
 
-    `block_of` maps (place of a family, whether slopes) to its block, in the order of the blocks. That is an order of
-    the families' own, so that sums do not depend on the order in which families are given. A cell's distance is that of
-    its bin's centre from `slope_centre`, in raw log-odds.
+    `places`: of its families among those that the fits have together; `slopes`, `firm`: those of them with slopes, and
+    that are held near 0 firmly.
+    """
+
+    base: BaseMap
+    places: Collection[int]
+    slopes: Collection[int] = ()
+    firm: Collection[int] = ()
+
+    def has(self, place: int, slope: bool) -> bool:
+        """Whether it has offsets, or slopes, of a family."""
+        return place in (self.slopes if slope else self.places)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointProblems:
+    """Runs of cells, and whose parameters the runs' blocks are; of each task a problem.
+
+    `keys`: for each block the place of its family and whether it is of slopes. That is an order of the families' own,
+    so that sums do not depend on the order in which families are given. In a task a cell's distance is that of its
+    bin's centre from the task's slope centre, in raw log-odds.
     """
 
     runs: Runs
-    block_of: dict[tuple[int, bool], int]
-    slope_centre: float
+    keys: tuple[tuple[int, bool], ...]
+    slope_centres: tuple[float, ...]
 
 
-def joint_problem(
+def joint_problems(
     cells: LabelledCells,
-    base: BaseMap,
     families: Sequence[Family],
-    sloped: Sequence[bool],
+    tasks: Sequence[JointTask],
     slope_centre: float | None = None,
-) -> JointProblem:
-    """The problem of the cells' offsets, and of slopes where `sloped`.
+) -> JointProblems | None:
+    """The problems of the tasks' offsets and slopes; None without families, or cells with labelled rows.
 
-    `slope_centre`: None for the mean of the raw log-odds weighted by n p (1 - p), p by the base map; 0 where no family
-    has slopes. Raises NonFiniteInputError, LengthMismatchError, FitError (impossible counts).
+    `slope_centre`: None for each task's mean of the raw log-odds weighted by n p (1 - p), p by its base map; 0 where a
+    task has no slopes. Raises NonFiniteInputError, LengthMismatchError, FitError (impossible counts).
     """
     cells.check_families(families)
     cells.check_counts("the joint fit")
+    sloped = [any(place in task.slopes for task in tasks) for place in range(len(families))]
     order = sorted(range(len(families)), key=lambda place: (_rank(families[place].rule), sloped[place]))
     run_of_signature = np.zeros(len(cells.signatures), dtype=np.int64)
     for place in order:
@@ -55,15 +73,22 @@ def joint_problem(
         # Numbered anew for each family, so that many large families cannot overflow the product of their sizes.
         run_of_signature = np.unique(run_of_signature * (size + 1) + group + 1, return_inverse=True)[1]
     signature, run, grid_bin, labelled, positives = _merged(cells, run_of_signature)
-    log_odds = base.log_odds_at(CENTRE_LOG_ODDS)
-    if slope_centre is None:
-        slope_centre = _centre(grid_bin, labelled, log_odds) if any(sloped) else 0.0
+    if not (len(run) and order):
+        return None
     starts = _starts(run)
     inside = signature[starts]
-    keys = [(place, slope) for slope in (False, True) for place in order if sloped[place] or not slope]
+    begins: list[StartingPoint] = []
+    centres: list[float] = []
+    for task in tasks:
+        log_odds, distance, centre = task.base.log_odds_at(CENTRE_LOG_ODDS), None, 0.0
+        if task.slopes:
+            centre = _centre(grid_bin, labelled, log_odds) if slope_centre is None else slope_centre
+            distance = (CENTRE_LOG_ODDS - centre)[grid_bin]
+        begins.append(StartingPoint(log_odds[grid_bin], distance))
+        centres.append(centre)
+    keys = tuple((place, slope) for slope in (False, True) for place in order if sloped[place] or not slope)
     blocks = [Block(families[place].group_of[inside] + 1, len(families[place].keys), slope) for place, slope in keys]
-    runs = Runs(log_odds[grid_bin], (CENTRE_LOG_ODDS - slope_centre)[grid_bin], labelled, positives, starts, blocks)
-    return JointProblem(runs, {key: number for number, key in enumerate(keys)}, slope_centre)
+    return JointProblems(Runs(MergedCells(labelled, positives, starts), begins, blocks), keys, tuple(centres))
 
 
 def _merged(

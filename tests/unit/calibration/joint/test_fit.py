@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS, EDGE_LOG_ODDS
 from stream_calib.calibration.groups import families_up_to, family_rule, make_family, predicate_rule
-from stream_calib.calibration.joint.fit import JointFit, fit_joint
+from stream_calib.calibration.joint.fit import JointFit, fit_joint, fit_joints
+from stream_calib.calibration.joint.problem import JointTask
 from stream_calib.calibration.labelled_cells import LabelledCells
 from stream_calib.calibration.maps.base_map import BaseMap
 from stream_calib.calibration.maps.parts import MapParts
@@ -352,3 +353,38 @@ def test_a_minimum_that_is_not_found_is_an_error_not_a_result(monkeypatch: pytes
     monkeypatch.setattr("stream_calib.calibration.joint.minimum.MOST_STEPS", 2)
     with pytest.raises(FitError, match=r"after 2 Newton steps; raise the ridge 20"):
         fit_joint(world(6), IDENTITY, FAMILIES)
+
+
+def test_fits_side_by_side_are_those_alone() -> None:
+    """Of other families, slopes, firm families and base maps; from nothing and from a fit."""
+    cells, limits = world(2), {"ridge": 4.0, "slope_ridge": 9.0, "tolerance": 1e-10}
+    steep = replace(IDENTITY, log_odds=1.5 * np.asarray(IDENTITY.log_odds))
+    tasks = [
+        JointTask(IDENTITY, (0, 1, 2)),
+        JointTask(IDENTITY, (0, 2)),
+        JointTask(steep, (0, 1, 2), slopes=(1,)),
+        JointTask(IDENTITY, (1, 2), slopes=(1, 2), firm=(2,)),
+    ]
+    for start in (None, fit_joint(cells, IDENTITY, FAMILIES)):
+        for task, fit in zip(tasks, fit_joints(cells, FAMILIES, tasks, start=start, **limits), strict=True):
+            assert isinstance(fit, JointFit)
+            own = [FAMILIES[place] for place in task.places]
+            slopes, firm = ([list(task.places).index(place) for place in each] for each in (task.slopes, task.firm))
+            alone = fit_joint(cells, task.base, own, slopes=slopes, firm=firm, start=start, **limits)
+            assert (fit.families, fit.firm) == (alone.families, alone.firm)
+            assert [slope is None for slope in fit.slopes] == [slope is None for slope in alone.slopes]
+            assert fit.slope_centre == pytest.approx(alone.slope_centre, rel=1e-9, abs=1e-12)
+            np.testing.assert_allclose(flat(fit), flat(alone), atol=1e-9)
+
+
+def test_of_fits_side_by_side_one_that_is_not_found_is_an_error_and_the_others_are_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stream_calib.calibration.joint.minimum.MOST_STEPS", 2)
+    cells = world(6)
+    start = fit_joint(cells.rows(np.zeros(len(cells.labelled), dtype=bool)), IDENTITY, FAMILIES)
+    tasks = [JointTask(IDENTITY, ()), JointTask(IDENTITY, (0, 1, 2))]
+    nothing, refused = fit_joints(cells, FAMILIES, tasks, ridge=20.0, slope_ridge=20.0, tolerance=1e-6, start=start)
+    assert isinstance(nothing, JointFit)
+    assert nothing.offsets == ()
+    assert isinstance(refused, FitError)
