@@ -186,6 +186,13 @@ SNAPSHOT_DAMAGED = _gauge(
     set_by="calibrate, live calibration",
 )
 
+UNREPLICATED = _counter(
+    "stream_calib_unreplicated_changes_total",
+    "Publications and other changes of the decision log that no replica had within a second, though there is one",
+    ["model"],
+    set_by="refit, the command line",
+)
+
 # --- calibration in the request path (stream_calib/live)
 
 LIVE_REJECTED = _counter(

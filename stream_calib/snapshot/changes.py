@@ -8,11 +8,13 @@ and tried again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from stream_calib.errors import StateError
+from stream_calib import metrics
+from stream_calib.errors import StateError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.canonical import canonical_json
 from stream_calib.snapshot.decision_log import DecisionLog, Entry, chain
@@ -20,10 +22,13 @@ from stream_calib.snapshot.log_reader import LogReader
 from stream_calib.snapshot.model import sequence_of
 from stream_calib.windows.state_store import Commit, StateStore
 
+_LOG = logging.getLogger(__name__)
+
 REFIT_LEASE = "refit"
 HAND_FIELD = "rolled_back"
 """What was told last of what people decided (snapshot/hand_alert.py)."""
 _ATTEMPTS = 20
+_REPLICA_WITHIN_MS = 1_000
 _READ = ("decided", "first_pane", "current", "sequence", "open_request", f"token:{REFIT_LEASE}", HAND_FIELD)
 
 
@@ -84,8 +89,25 @@ class LogChanges:
             fields = change.fields | {"tip": tip, "log_length": str(length)}
             appends = {name: entries for name, entries in change.appends.items() if entries} | {"decisions": encoded}
             if self._state.commit(Commit(expect, fields, appends, change.blobs, change.deletes)):
+                self._wait_for_replica()
                 return change.entry
         raise StateError(f"decision log of {self._key} moved on {_ATTEMPTS} times in a row; try again")
+
+    def _wait_for_replica(self) -> None:
+        """A failover must not take back what is answered here: people's acts cannot be derived again. What no replica
+        has in time stands all the same, since readers see it already."""
+        try:
+            is_safe = self._state.is_replicated(_REPLICA_WITHIN_MS) is not False
+        except StateUnavailableError as error:  # after the commit, which was answered
+            _LOG.warning("nobody could wait for a replica: %s", error)
+            is_safe = False
+        if not is_safe:
+            metrics.UNREPLICATED.labels(str(self._key)).inc()
+            _LOG.warning(
+                "no replica had the last entry of the decision log of %s within %g s; a failover now would lose it",
+                self._key,
+                _REPLICA_WITHIN_MS / 1000,
+            )
 
     def moved(
         self,

@@ -1,22 +1,27 @@
 """A model key's own state in a Redis-compatible server, under the hash tag ``{<model>/<version>}``.
 
 Keys: ``f`` fields, ``l:<name>`` lists, ``b:<name>`` blobs, ``d<epoch>:<byte>`` signature dictionary, for each epoch in
-256 hashes by the low byte, ``d`` set of the epochs that have one, ``lease:<name>``.
+256 hashes by the low byte, ``d`` set of the epochs that have one, ``lease:<name>``; ``replicated`` for a second, where
+a replica is waited for.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from redis.exceptions import NoPermissionError
 
 from stream_calib import fault_points
 from stream_calib.errors import StateError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
-from stream_calib.redis_clients import RedisClient
+from stream_calib.redis_clients import RedisClient, replies_to
 from stream_calib.redis_connection import LuaScript, answering
 from stream_calib.windows.state_store import SIGNATURE_EPOCH_MS, Commit, StateStore
+
+_LOG = logging.getLogger(__name__)
 
 _COMMIT = LuaScript("stream_calib.windows.lua", "commit.lua", error_class=StateUnavailableError)
 _LEASE = LuaScript("stream_calib.windows.lua", "lease.lua", error_class=StateUnavailableError)
@@ -82,6 +87,20 @@ class RedisState(StateStore):
                 " this program; remove it or restore the state from a backup"
             )
         return bool(answer)
+
+    def is_replicated(self, within_ms: int) -> bool | None:
+        key = f"{self._tag}replicated"
+        with answering(StateUnavailableError, "waiting for a replica"):
+            (info,) = replies_to(self._client, [(key, ("INFO", "replication"))])
+            if not int(info.get("connected_slaves", 0)):
+                return None
+            # WAIT is about the writes of its own connection, so one is made there, behind all others of this process.
+            asked = [(key, ("SET", key, 1, "PX", within_ms)), (key, ("WAIT", 1, within_ms))]
+            try:
+                return int(replies_to(self._client, asked)[1]) >= 1
+            except NoPermissionError as error:
+                _LOG.warning("nobody waits for the replica: %s; allow WAIT (docs/operations.md, Rights)", error)
+                return None
 
     def entries(self, name: str, start: int, stop: int | None = None) -> list[bytes]:
         if stop is not None and stop <= start:

@@ -74,6 +74,11 @@ class StateStore(ABC):
         """True when all expectations held and everything was written, False when nothing was. StateError, with nothing
         written, where the store holds something that is not of this program."""
 
+    def is_replicated(self, within_ms: int) -> bool | None:
+        """Whether a replica has, within that time, everything that was written before; None where there is no replica,
+        or none may be asked for."""
+        return None
+
     @abstractmethod
     def entries(self, name: str, start: int, stop: int | None = None) -> list[bytes]:
         """List entries start <= number < stop (None: to the end), without those that were dropped."""

@@ -1,0 +1,96 @@
+"""Publications and acts of people wait for a replica, where there is one, and stand where it does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+
+from stream_calib.events.contracts import ModelKey
+from stream_calib.redis_clients import RedisClient
+from stream_calib.redis_connection import connect
+from stream_calib.snapshot.store import SnapshotStore
+from stream_calib.windows.redis_state import RedisState
+from stream_calib.windows.state_store import Commit
+from tests.redis_servers import RedisProcess, wait_until
+
+pytestmark = pytest.mark.services
+
+KEY = ModelKey("m", "1")
+
+
+class Pair:
+    """A primary and its replica, with a state on them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.primary = RedisProcess(directory / "0")
+        self.replica = RedisProcess(directory / "1", ("--replicaof", "127.0.0.1", str(self.primary.port)))
+        self.primary.start()
+        self.replica.start()
+        self.client: RedisClient = connect(self.primary.url)
+        self.state = RedisState(self.client, KEY)
+        with self.replica.client() as client:
+            wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica follows")
+        self.state.commit(Commit(fields={"first_pane": "5"}))
+
+    def manual_requests(self) -> list[str]:
+        entries = SnapshotStore(self.state, KEY, "g", 1_000, lambda: 0).log().manual_at(5)
+        return [entry.reason for entry in entries]
+
+    def ask(self, reason: str) -> None:
+        SnapshotStore(self.state, KEY, "g", 1_000, lambda: 77).request_manual("ann", reason)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    yield made
+    made.client.close()
+    made.replica.kill()
+    made.primary.kill()
+
+
+def unreplicated() -> float:
+    return REGISTRY.get_sample_value("stream_calib_unreplicated_changes_total", {"model": "m/1"}) or 0.0
+
+
+def test_what_is_answered_is_there_after_a_failover(pair: Pair) -> None:
+    before = unreplicated()
+    pair.ask("new fares")
+    pair.primary.kill()  # at once: what the replica has not got by now is gone
+    with pair.replica.client() as client:
+        client.replicaof("NO", "ONE")
+        assert SnapshotStore(RedisState(client, KEY), KEY, "g", 1_000, lambda: 0).log().manual_at(5)[0].actor == "ann"
+    assert unreplicated() == before
+
+
+def test_a_replica_that_does_not_answer_is_said_and_the_change_stands(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = unreplicated()
+    pair.replica.pause()
+    try:
+        pair.ask("new fares")
+    finally:
+        pair.replica.resume()
+    assert pair.manual_requests() == ["new fares"]
+    assert unreplicated() == before + 1
+    assert "no replica had the last entry of the decision log of m/1 within 1 s" in caplog.text
+    pair.ask("again")
+    assert pair.manual_requests() == ["new fares", "again"]
+    assert unreplicated() == before + 1
+
+
+def test_nobody_waits_without_a_replica_or_without_the_right_to(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    assert pair.state.is_replicated(1_000) is True
+    with pair.primary.client() as client:
+        client.execute_command("ACL", "SETUSER", "default", "-wait")
+        assert pair.state.is_replicated(1_000) is None
+        assert "nobody waits for the replica" in caplog.text
+        client.execute_command("ACL", "SETUSER", "default", "+wait")
+    pair.replica.kill()
+    with pair.primary.client() as client:
+        wait_until(lambda: client.info("replication")["connected_slaves"] == 0, "the replica is gone")
+    assert pair.state.is_replicated(1_000) is None
