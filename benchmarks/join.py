@@ -9,6 +9,9 @@ on: as many scores come as leave, panes close, mature and are removed. A tenth o
 of scores and of labels come twice. Timed are the role's own steps, from the poll to the commit of matured panes, while
 nothing is written to the log; the log has a server of its own.
 
+A script call is timed by the server's clock, so what its thread waits for a core is in it: `redis_waited_for_a_core_s`
+of `seconds` says how much a busy machine has added. The server rewrites its append-only file while it is measured.
+
 Then the same, smaller, with the log in Kafka, by each client, beside the embedded log. Last, a backlog is worked off by
 one monitor process and by two.
 """
@@ -147,8 +150,12 @@ def figures(found: JoinFigures) -> dict[str, float]:
         "monitor_cpu_us_per_event": 1e6 * found.monitor_cpu_s / found.events,
         "redis_cpu_us_per_event": 1e6 * found.redis.cpu_s / found.events,
         "events_per_second_by_cpu": 1e6 / found.cpu_us_per_event,
-        "longest_script_call_ms": found.longest_script_call_ms,
-        "script_calls_over_10_ms": float(found.script_calls_over_10_ms),
+        "script_calls": float(found.redis.scripts),
+        "longest_script_call_ms": found.script_calls.longest_ms,
+        "one_script_call_in_1_000_ms": found.script_calls.one_in_1_000_ms,
+        "script_calls_over_10_ms": float(found.script_calls.over_10_ms),
+        "redis_waited_for_a_core_s": found.redis.waited_s,
+        "seconds": found.seconds,
         "panes_matured": float(found.panes_matured),
     }
     return named | {

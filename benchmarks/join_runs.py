@@ -12,7 +12,7 @@ from uuid import uuid4
 import redis
 from prometheus_client import REGISTRY
 
-from benchmarks.join_server import ServerTotals, script_calls, totals, used_bytes, watch_calls
+from benchmarks.join_server import ScriptCalls, ServerTotals, script_calls, totals, used_bytes, watch_calls
 from benchmarks.join_stages import StageTime, stage_clock
 from benchmarks.join_traffic import (
     FIRST_PANE,
@@ -53,8 +53,7 @@ class JoinFigures(NamedTuple):
     """Of this process: with librdkafka its threads too."""
     redis: ServerTotals
     """Of the state's server, over the events."""
-    longest_script_call_ms: float
-    script_calls_over_10_ms: int
+    script_calls: ScriptCalls
     panes_matured: int
     stages: Mapping[str, StageTime]
     """Of the events."""
@@ -198,7 +197,7 @@ def _measure(monitor: FedMonitor, traffic: Traffic, events: int, client: redis.R
             pane += 1
         # Labels may be an hour late, so two hours before the last one all are final.
         monitor.until_matured(state, FIRST_PANE + pane - HORIZON_PANES - 3)
-    calls = script_calls(client)
+    spent = totals(client).since(before)
     at = state.read(("first_pane", "matured"))
     return JoinFigures(
         pending_scores=scores,
@@ -208,9 +207,8 @@ def _measure(monitor: FedMonitor, traffic: Traffic, events: int, client: redis.R
         events=done,
         seconds=monitor.seconds - wall,
         monitor_cpu_s=monitor.cpu_s - cpu,
-        redis=totals(client).since(before),
-        longest_script_call_ms=calls.longest_ms,
-        script_calls_over_10_ms=calls.over_10_ms,
+        redis=spent,
+        script_calls=script_calls(client, spent.scripts),
         panes_matured=int(at["matured"] or 0) - int(at["first_pane"] or 0) + 1,
         stages=clock.times(),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import redis
@@ -16,13 +17,18 @@ class ServerTotals(NamedTuple):
 
     cpu_s: float
     """Of the server's process, all threads."""
+    waited_s: float
+    """In which its main thread could have worked and had no core: what the machine added to its calls."""
     command_s: dict[str, float]
     """Command -> seconds of its calls. A script's own commands are counted beside it, in its time too."""
+    scripts: int
+    """Calls of scripts."""
 
     def since(self, before: ServerTotals) -> ServerTotals:
         """What came after `before`."""
         spent = {name: seconds - before.command_s.get(name, 0.0) for name, seconds in self.command_s.items()}
-        return ServerTotals(self.cpu_s - before.cpu_s, spent)
+        waited_s = self.waited_s - before.waited_s
+        return ServerTotals(self.cpu_s - before.cpu_s, waited_s, spent, self.scripts - before.scripts)
 
 
 class ScriptCalls(NamedTuple):
@@ -30,6 +36,8 @@ class ScriptCalls(NamedTuple):
 
     longest_ms: float
     """0 where none took so long."""
+    one_in_1_000_ms: float
+    """Exceeded by one call of a thousand; 0 where fewer took so long."""
     over_10_ms: int
 
 
@@ -37,7 +45,11 @@ def totals(client: redis.Redis) -> ServerTotals:
     cpu: dict[str, Any] = client.info("cpu")
     commands: dict[str, Any] = client.info("commandstats")
     spent = {name.removeprefix("cmdstat_"): float(of["usec"]) / 1e6 for name, of in commands.items()}
-    return ServerTotals(float(cpu["used_cpu_user"]) + float(cpu["used_cpu_sys"]), spent)
+    scripts = sum(int(commands[name]["calls"]) for name in ("cmdstat_evalsha", "cmdstat_eval") if name in commands)
+    pid = int(client.info("server")["process_id"])
+    # The second number: nanoseconds on a run queue (Linux).
+    waited_s = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    return ServerTotals(float(cpu["used_cpu_user"]) + float(cpu["used_cpu_sys"]), waited_s, spent, scripts)
 
 
 def used_bytes(client: redis.Redis) -> int:
@@ -52,8 +64,16 @@ def watch_calls(client: redis.Redis) -> None:
     client.slowlog_reset()
 
 
-def script_calls(client: redis.Redis) -> ScriptCalls:
-    """Since `watch_calls`."""
+def script_calls(client: redis.Redis, count: int) -> ScriptCalls:
+    """Since `watch_calls`; `count`: of all calls of scripts since then."""
     listed: list[dict[str, Any]] = client.slowlog_get(_CALLS_KEPT)
-    took_ms = [one["duration"] / 1_000 for one in listed if one["command"].upper().startswith((b"EVALSHA", b"EVAL "))]
-    return ScriptCalls(max(took_ms, default=0.0), sum(took > 10 for took in took_ms))
+    took_ms = sorted(
+        (one["duration"] / 1_000 for one in listed if one["command"].upper().startswith((b"EVALSHA", b"EVAL "))),
+        reverse=True,
+    )
+    exceeding = count // 1_000
+    return ScriptCalls(
+        longest_ms=max(took_ms, default=0.0),
+        one_in_1_000_ms=took_ms[exceeding] if exceeding < len(took_ms) else 0.0,
+        over_10_ms=sum(took > 10 for took in took_ms),
+    )

@@ -11,8 +11,8 @@ from scipy.stats import t as student
 
 FLAT_PERCENT_AN_HOUR = 2.0
 LEAST_RISE_PERCENT, MOST_RISE_PERCENT = 0.33, 1.0
-"""Of a process's memory, over the second half of the run, by the fitted line. The first is what 2 % an hour make in ten
-minutes: over a shorter time less is a few pages, and no growth."""
+"""Of a process's memory, over all that is judged, by the fitted line. The first is what 2 % an hour make in ten
+minutes: less is a few pages, and no growth."""
 MOST_LAG_S = 3.0
 """Of load, on average over the last third."""
 LATENCY_RATIO = 1.25
@@ -35,8 +35,8 @@ class Sample(NamedTuple):
     latency_p99_ms: float
     redis_used_bytes: int
     snapshot: str
-    refits: int
-    """Requests that were answered so far."""
+    publications: int
+    """Snapshots that were published so far."""
     matured_panes: int
 
     @property
@@ -83,6 +83,17 @@ def slope(seconds: NDArray[np.float64], values: NDArray[np.float64]) -> Slope:
     return Slope(float(means.mean()), per_hour, low, per_hour * float(seconds[-1] - seconds[0]) / 3_600)
 
 
+def warm(samples: Sequence[Sample], panes: int) -> Sequence[Sample]:
+    """The samples from the first one on at which so many panes have matured. RuntimeError where fewer than 4 BLOCKS."""
+    first = next((i for i, s in enumerate(samples) if s.matured_panes >= panes), len(samples))
+    if len(samples) - first < 4 * BLOCKS:
+        raise RuntimeError(
+            f"{samples[-1].matured_panes} panes had matured in the end, and {len(samples) - first} samples came after"
+            f" {panes} had, of {4 * BLOCKS} that are needed: the service was far behind its load"
+        )
+    return samples[first:]
+
+
 class Verdict(NamedTuple):
     """One line of the table."""
 
@@ -101,16 +112,17 @@ def is_flat(found: Slope) -> bool:
 
 
 def memory_slopes(samples: Sequence[Sample]) -> dict[str, Slope]:
-    """Process -> slope of its resident memory over the second half."""
-    half = samples[len(samples) // 2 :]
-    seconds = np.array([s.seconds for s in half])
+    """Process -> slope of its resident memory."""
+    seconds = np.array([s.seconds for s in samples])
     return {
-        name: slope(seconds, np.array([float(s.resident_bytes[name]) for s in half])) for name in half[0].resident_bytes
+        name: slope(seconds, np.array([float(s.resident_bytes[name]) for s in samples]))
+        for name in samples[0].resident_bytes
     }
 
 
 def verdicts(samples: Sequence[Sample], scores_per_second: float) -> dict[str, Verdict]:
-    """Figure -> what it is and whether it is as it should be. ValueError for too few samples."""
+    """Figure -> what it is and whether it is as it should be, of samples that come after the warm-up. ValueError for
+    too few."""
     found = {
         f"{name}_memory_percent_an_hour": Verdict(
             one.percent_an_hour,

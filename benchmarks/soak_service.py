@@ -19,11 +19,15 @@ import redis
 
 from benchmarks.serve_runs import toml
 from benchmarks.soak_figures import Sample
+from stream_calib.alerts.model import make_alert
+from stream_calib.alerts.outbox import LIST as OUTBOX
 from stream_calib.config import Config
 from stream_calib.redis_connection import connect
+from stream_calib.snapshot.model import sequence_of
 from stream_calib.transport.embedded import EmbeddedLog
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.port import Log, TopicPartition
+from stream_calib.windows.state_store import Commit
 from tests.kafka_broker import KafkaBroker
 from workers.demo import RoleProcesses, role_processes
 from workers.deployment import State, open_log, open_state
@@ -32,6 +36,8 @@ from workers.topic_setup import create_topics
 
 LogKind = Literal["embedded", "kafka", "librdkafka"]
 _FIRST_EVENT_MS = 1_700_000_000_000
+PANE_HOURS = 6
+_OLD_ALERTS, _ALERTS_A_COMMIT = 2_000, 250
 _PREFIX = "soak-"
 _TRIAL_S = 20.0
 _TRIAL_FROM, _TRIAL_TO = 0.9, 0.05
@@ -42,7 +48,7 @@ _LOOK_EVERY_S = 0.1
 
 def configuration(kind: LogKind, log_url: str, state_url: str) -> dict[str, Any]:
     """Panes of six hours and refits every day or two, in historical event time; everything in windows of days, and what
-    is kept for later no longer than refits need it: so that all that may grow is full before half of a run is over."""
+    is kept for later no longer than refits need it: so that all that may grow is full within minutes."""
     names = ("scores", "labels", "calibrated", "blocks", "dead_letters", "alerts")
     where = {"url": log_url} if kind == "embedded" else {"bootstrap_servers": log_url}
     return {
@@ -58,7 +64,7 @@ def configuration(kind: LogKind, log_url: str, state_url: str) -> dict[str, Any]
         "labels": {"time": {"path": "ts"}},
         "serving": {"clock_records": "off"},
         "windows": {
-            "pane": "6h",
+            "pane": f"{PANE_HOURS}h",
             "horizon": "12h",
             "shards": 1,
             "max_clock_skew": "off",
@@ -90,6 +96,26 @@ class Service:
         self._roles: RoleProcesses | None = None
         self._latency = (math.nan, math.nan)
         self._first_ms = _FIRST_EVENT_MS
+
+    def fill_outbox(self) -> None:
+        """Alerts of before, as many as an outbox ever holds: at some two a pane it would be full after three quarters
+        of an hour."""
+        key = self._state.model_key
+        for first in range(0, _OLD_ALERTS, _ALERTS_A_COMMIT):
+            old = [
+                make_alert(
+                    key,
+                    self._state.generation,
+                    "refit_published",
+                    "close",
+                    pane=number,
+                    since_ms=0,
+                    diagnosis="of before this run; as long as those that are to come",
+                    evidence={"version": f"{number:06d}-{'0' * 12}"},
+                ).encode()
+                for number in range(first, first + _ALERTS_A_COMMIT)
+            ]
+            self._state.store.commit(Commit(appends={OUTBOX: old}))
 
     def start(self) -> None:
         """The roles, each in a process of its own."""
@@ -182,7 +208,7 @@ class Service:
             latency_p99_ms=p99,
             redis_used_bytes=int(self._client.info("memory")["used_memory"]),
             snapshot=fields["current"] or "",
-            refits=len(self._state.snapshots.reports()),
+            publications=sequence_of(fields["current"]) if fields["current"] else 0,
             matured_panes=int(fields["matured"] or 0) - int(fields["first_pane"] or 0) + 1,
         )
 
@@ -230,4 +256,6 @@ def running_service(kind: LogKind) -> Iterator[Service]:
         state = stack.enter_context(closing(open_state(config)))
         client = stack.enter_context(closing(connect(state_server.url)))
         running = stack.enter_context(ExitStack())
-        yield Service(config, config_file, log, state, client, state_server, running)
+        service = Service(config, config_file, log, state, client, state_server, running)
+        service.fill_outbox()
+        yield service

@@ -30,6 +30,11 @@ _STOP_DEADLINE_S = 10.0
 _MAX_SOCKET_PATH = 100
 """Bytes; systems allow 104 to 108 for a unix socket's path."""
 
+_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
+"""Bytes. Servers that were built with glibc's allocator: large replies and buffers come from outside of the heap and go
+back to the system. By default glibc takes them from the heap once it has seen one, and the heap stays as large as the
+largest mix of them."""
+
 _HOLDER = """
 runtime=$1
 shift
@@ -130,6 +135,7 @@ class EmbeddedServer:
         command = ["sh", "-c", _HOLDER, "holder", str(self._runtime), str(self._binary), *self._options()]
         self._holder = subprocess.Popen(
             command,
+            env={**_MEMORY, **os.environ},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.soak_figures import BLOCKS, Sample, Slope, is_flat, slope, verdicts
+from benchmarks.soak_figures import BLOCKS, Sample, Slope, is_flat, slope, verdicts, warm
 from benchmarks.soak_picture import picture
 
 _SECONDS = np.arange(0.0, 600.0, 3.0)
@@ -60,11 +60,25 @@ def _samples(lag_growth: float = 0.0, slower: float = 1.0) -> list[Sample]:
             latency_p99_ms=math.nan if i == 0 else 80.0 * (slower if t > 400 else 1.0),
             redis_used_bytes=1,
             snapshot="" if t < 60 else f"{int(t // 100)}",
-            refits=int(t // 100),
+            publications=int(t // 100),
             matured_panes=int(t // 6),
         )
         for i, t in enumerate(_SECONDS.tolist())
     ]
+
+
+def test_nothing_is_judged_before_the_panes_of_the_warm_up_have_matured() -> None:
+    samples = _samples()
+    assert warm(samples, 0) == samples
+    assert warm(samples, 50)[0].seconds == 300.0
+    filling = [s._replace(resident_bytes={"monitor": 10**8 + min(int(s.seconds), 300) * 10**5}) for s in samples]
+    assert not verdicts(filling, 1_000.0)["monitor_memory_percent_an_hour"].met
+    assert verdicts(warm(filling, 50), 1_000.0)["monitor_memory_percent_an_hour"].met
+
+
+def test_a_service_that_stays_behind_is_not_judged() -> None:
+    with pytest.raises(RuntimeError, match="99 panes had matured in the end, and 6 samples came after 97 had, of 40"):
+        warm(_samples(), 97)
 
 
 def test_a_quiet_run_meets_every_goal() -> None:
