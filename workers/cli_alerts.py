@@ -15,8 +15,11 @@ from stream_calib.alerts.acknowledgement import acknowledge
 from stream_calib.alerts.hooks.port import Delivery, Message
 from stream_calib.alerts.model import SEVERITY, Alert, alert_of
 from stream_calib.alerts.outbox import LIST, open_alerts
+from stream_calib.alerts.redelivery import redeliver as owed_again
+from stream_calib.alerts.routing import Routing
 from stream_calib.alerts.silence import Silence, Silences
 from stream_calib.config import Config
+from stream_calib.config_alerts import HookSection
 from stream_calib.config_values import DurationMs
 from stream_calib.errors import ConfigurationError
 from stream_calib.events.contracts import ModelKey
@@ -24,7 +27,7 @@ from stream_calib.events.event_times import iso8601_ms
 from stream_calib.redis_clients import RedisClient
 from stream_calib.windows.model_registry import deployment_scope
 from stream_calib.windows.state_store import StateStore
-from workers.alert_listing import event_rows, handled, open_rows
+from workers.alert_listing import event_rows, handled, hook_rows, open_rows
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.cli_models import known_keys
 from workers.cli_snapshot_changes import stated_reason, user_name
@@ -48,7 +51,7 @@ def list_alerts(
     as_json: JsonOption = False,
 ) -> None:
     """Alerts of all models and of the deployment itself, with who acknowledged them and what silences them; then the
-    silences."""
+    silences, and what hooks were not told."""
     with readable_errors():
         loaded, now_ms = load(config), wall_clock_ms()
         with closing(connect_state(loaded)) as client:
@@ -57,12 +60,18 @@ def list_alerts(
             found = [
                 row for store in stores for row in (open_rows(store, silences) if only_open else event_rows(store))
             ]
+            hooks = hook_rows(stores, [hook.name for hook in loaded.alerts.hooks], now_ms)
     if as_json:
-        print_json({"alerts": found, "silences": [msgspec.to_builtins(silence) for silence in silences]})
+        silent = [msgspec.to_builtins(silence) for silence in silences]
+        print_json({"alerts": found, "silences": silent, "hooks": hooks})
         return
     console.print(_open_table(found, now_ms) if only_open else _event_table(found))
     if silences:
         console.print(_silence_table(silences, now_ms))
+    for row in hooks:
+        if row["given_up"]:
+            said = f"{row['hook']} was not told of {row['given_up']} events: {row['given_up_last']['detail']}"
+            console.print(f"{said}. Once that is mended: `stream-calib alerts redeliver {row['hook']}`")
 
 
 @app.command(epilog='Example: stream-calib alerts ack flights/1:psi --reason "new fares, refit is asked for"')
@@ -140,6 +149,36 @@ def unsilence(
     console.print(f"{_covered(ended)} are told again")
 
 
+@app.command(epilog="Example: stream-calib alerts redeliver pager")
+def redeliver(
+    hook: Annotated[str, typer.Argument(help="Name of a hook of the configuration.")],
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Tell a hook what was given up for it, as far as it is kept (the newest 200 of each model): after its address or
+    secret was mended. What is open is told with its newest event; what is over, and known to be, is left."""
+    with readable_errors():
+        loaded, now_ms = load(config), wall_clock_ms()
+        name, routing = _hook(loaded, hook).name, Routing(loaded.alerts)
+        with closing(connect_state(loaded)) as client:
+            done = [
+                owed_again(store, name, lambda alert: routing.tells(name, alert), now_ms)
+                for store in _outboxes(client, loaded)
+            ]
+    owed, over = sum(one.owed for one in done), sum(one.over for one in done)
+    console.print(f"{owed} events are told to {hook} again" if owed else f"{hook} has nothing to be told again")
+    if over:
+        console.print(f"{over} are left: their alerts are over, as {hook} knows")
+
+
+def _hook(config: Config, name: str) -> HookSection:
+    """Raises ConfigurationError where there is none of the name."""
+    section = next((one for one in config.alerts.hooks if one.name == name), None)
+    if section is None:
+        there = ", ".join(one.name for one in config.alerts.hooks)
+        raise ConfigurationError(f"there is no hook {name}; the configuration has {there or 'none'}")
+    return section
+
+
 @app.command("test", epilog="Example: stream-calib alerts test pager")
 def try_hook(
     hook: Annotated[str, typer.Argument(help="Name of a hook of the configuration.")],
@@ -149,11 +188,7 @@ def try_hook(
     routes, silences and quiet hours do not count."""
     with readable_errors():
         loaded = load(config)
-        section = next((one for one in loaded.alerts.hooks if one.name == hook), None)
-        if section is None:
-            there = ", ".join(one.name for one in loaded.alerts.hooks)
-            raise ConfigurationError(f"there is no hook {hook}; the configuration has {there or 'none'}")
-        (opened,) = hooks_of(loaded.alerts.model_copy(update={"hooks": [section]}))
+        (opened,) = hooks_of(loaded.alerts.model_copy(update={"hooks": [_hook(loaded, hook)]}))
         try:
             result = opened.send(Message([_test_alert(loaded)], is_test=True))
         finally:
@@ -184,7 +219,7 @@ def _outcome(hook: str, result: Delivery) -> str:
     if result.outcome == "rejected":
         return (
             f"{hook} refused the test alert, and would refuse real ones: {result.detail}. Look at the hook's address"
-            " and secrets; what it refuses is given up at once"
+            " and secrets; what it refuses is given up at once, and told by `stream-calib alerts redeliver` afterwards"
         )
     wait = "" if result.retry_after_s is None else f" (it asks for {result.retry_after_s:.0f} s)"
     return f"{hook} could not be reached now: {result.detail}. A real alert would be tried again{wait}"

@@ -38,7 +38,7 @@ from stream_calib.windows.state_store import Commit, StateStore
 _LOG = logging.getLogger(__name__)
 
 _GIVEN_UP_KEPT = 200
-_BEFORE_IT_WAS_THERE = -1
+_NOT_NOW = -1
 _ATTEMPTS = 100
 
 
@@ -102,7 +102,7 @@ class Ledger:
         position = position_of(fields, SENT)
         known = {owed.alert.dedup_key for owed in self.owed} | self.told.keys()
         missed = [
-            Owed(_BEFORE_IT_WAS_THERE, alert, now_ms)
+            Owed(_NOT_NOW, alert, now_ms)
             for key, alert in open_alerts(self._store, position).items()
             if key not in known and self._tells(alert)
         ]
@@ -187,6 +187,16 @@ class Ledger:
         """Nobody needs to be told of them any more."""
         self._write(self.position, self._without(events), self.told)
 
+    def owe_again(
+        self, alerts: Sequence[Alert], now_ms: int, expect: Mapping[str, str | None], marks: Mapping[str, str]
+    ) -> bool:
+        """Owes it these before all others. `expect`: of the outbox's fields; `marks`: fields to be set in the same
+        commit. False where another process was first."""
+        again = [Owed(_NOT_NOW, alert, now_ms) for alert in alerts]
+        owed, given_up = bounded([*again, *self.owed])
+        lost = self._records(given_up, "too_many", f"more than {MOST_OWED} were waiting", now_ms)
+        return self._write(self.position, owed, self.told, lost, expect, marks)
+
     def _without(self, events: Collection[Owed]) -> list[Owed]:
         gone = {o.key for o in events}
         return [o for o in self.owed if o.key not in gone]
@@ -213,15 +223,16 @@ class Ledger:
         told: Mapping[str, int],
         given_up: Sequence[GivenUp] = (),
         expect: Mapping[str, str | None] | None = None,
+        marks: Mapping[str, str] | None = None,
     ) -> bool:
-        """One commit; False where another process was first. `expect`: of a ledger that begins, what else it was made
-        from."""
+        """One commit; False where another process was first. `expect`: what else it was made from, of a ledger that
+        begins always; `marks`: further fields."""
         if self._field is None and expect is None:
             return False  # what another process has put there is not known: nothing may be written over it
         field = f"{position}:{self._changes + 1}"
         change = Commit(
             expect={self._name: self._field, **(expect or {})},
-            fields={self._name: field},
+            fields={self._name: field, **(marks or {})},
             appends={GIVEN_UP: [msgspec.json.encode(record) for record in given_up]} if given_up else {},
             blobs={self._name: encoded(owed, told)} if owed or told else {},
             deletes=() if owed or told else (self._name,),

@@ -26,7 +26,7 @@ class Owed:
     """An event that the hook is to be told of."""
 
     number: int
-    """Of the entry in the outbox; -1: the alert was open when the hook was new."""
+    """Of the entry in the outbox; -1: the alert was open when the hook was new, or it is owed again."""
     alert: Alert
     taken_ms: int
     """Wall time at which it was taken over."""
@@ -62,6 +62,11 @@ def field_of(hook: str) -> str:
     return f"hook:{hook}"
 
 
+def redelivered_field(hook: str) -> str:
+    """Name of the field with the number of the first entry of GIVEN_UP that was not owed to the hook again."""
+    return f"redelivered:{hook}"
+
+
 def owed_of(store: StateStore, hook: str) -> list[Owed]:
     """What the hook is owed of the outbox, oldest first; as far as it is on record and can be read."""
     (blob,) = store.blobs([field_of(hook)])
@@ -73,14 +78,20 @@ def owed_of(store: StateStore, hook: str) -> list[Owed]:
 
 
 def given_up_of(store: StateStore) -> tuple[int, list[GivenUp]]:
-    """How many events were given up in all, and the newest of them, oldest first."""
-    found = []
-    for entry in store.entries(GIVEN_UP, 0):
+    """How many events were given up in all, and the newest of them, oldest first, without those that were owed
+    again."""
+    end = store.length(GIVEN_UP)
+    entries = store.entries(GIVEN_UP, 0, end)
+    found: list[tuple[int, GivenUp]] = []
+    for number, entry in enumerate(entries, end - len(entries)):
         try:
-            found.append(msgspec.json.decode(entry, type=GivenUp))
+            found.append((number, msgspec.json.decode(entry, type=GivenUp)))
         except msgspec.MsgspecError as error:
             refuse("given_up", entry, str(error))
-    return store.length(GIVEN_UP), found
+    if not found:
+        return end, []
+    fields = store.read([redelivered_field(hook) for hook in sorted({record.hook for _, record in found})])
+    return end, [r for number, r in found if number >= int(fields[redelivered_field(r.hook)] or 0)]
 
 
 def bounded(owed: list[Owed]) -> tuple[list[Owed], list[Owed]]:

@@ -145,6 +145,9 @@ def test_people_list_acknowledge_silence_and_try(told: Told) -> None:
     told.until_told()
     events = json.loads(told.command("list", "--all", "--json"))["alerts"]
     assert [event["id"] for event in events] == [alert.id for alert in told.raised]
+    assert "ops has nothing to be told again" in told.command("redeliver", "ops")
+    assert "there is no hook x; the configuration has ops, stuck" in told.command("redeliver", "x", code=1)
+    assert [row["given_up"] for row in json.loads(told.command("list", "--json"))["hooks"]] == [0, 0]
     assert "took the test alert" in told.command("test", "ops")
     assert told.messages()[-1]["type"] == "alert.test"
     assert "there is no hook x; the configuration has ops, stuck" in told.command("test", "x", code=1)
