@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import errno
 import http.server
 import json
 import os
@@ -35,6 +36,9 @@ LOCATIONS = {
     "port": "https://127.0.0.1/ok",
     "file": "file:///etc/passwd",
 }
+
+
+_PORT_WITHIN_S = 30.0
 
 
 class Received(NamedTuple):
@@ -186,6 +190,18 @@ class _Server(http.server.ThreadingHTTPServer):
         """Clients that go away are what it is for."""
 
 
+def _server(port: int) -> _Server:
+    """A port that was given up a moment ago may serve somebody's outgoing connection for a while."""
+    give_up = time.monotonic() + _PORT_WITHIN_S
+    while True:
+        try:
+            return _Server(("127.0.0.1", port), _Handler)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > give_up:
+                raise
+        time.sleep(0.05)
+
+
 def _main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("notes", type=Path)
@@ -194,7 +210,7 @@ def _main() -> None:
     parser.add_argument("--tunnels-to", type=int, default=0)
     given = parser.parse_args()
     _Handler.notes, _Handler.tunnels_to = given.notes, given.tunnels_to
-    server = _Server(("127.0.0.1", given.port), _Handler)
+    server = _server(given.port)
     if given.certificate:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(given.certificate)
