@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 
 from stream_calib.transport.embedded_server import EmbeddedServer
+from tests.upgrade.acts import acted, text_of
 from tests.upgrade.sample import SAMPLES, make
 
 
@@ -18,6 +19,7 @@ def main() -> None:
         raise SystemExit(f"{folder} is there: a sample is what an older version wrote; give the new one another name")
     with EmbeddedServer() as server:
         make(folder, server.url)
+    (folder / "acts.json").write_text(text_of(acted()), encoding="utf-8")
 
 
 if __name__ == "__main__":
