@@ -55,16 +55,18 @@ class FamilyRule:
 
     def groups(self, signatures: Sequence[Signature]) -> list[GroupKey | None]:
         """The group of each signature, as `group` says."""
-        if self.predicate is not None or not self.positions:
+        if not self.positions:
+            return [self.group(())] * len(signatures)
+        if self.predicate is not None:
             return [self.group(signature) for signature in signatures]
         # The same for many at once, because every fit begins with it.
         if len(self.positions) == 1:
             (place,) = self.positions
             found = [(signature[place],) for signature in signatures]
         else:
-            values = itemgetter(*self.positions)
-            found = [values(signature) for signature in signatures]
-        return [None if OTHER in key else key for key in found]
+            found = list(map(itemgetter(*self.positions), signatures))
+        outside = {key for key in set(found) if OTHER in key}
+        return [None if key in outside else key for key in found] if outside else list[GroupKey | None](found)
 
     def group_name(self, key: GroupKey) -> str:
         """As `carrier=UA & origin=EWR`, or the predicate's name."""
@@ -141,10 +143,10 @@ def families_up_to(depth: int, all_attributes: Sequence[str]) -> list[FamilyRule
 def make_family(rule: FamilyRule, signatures: Sequence[Signature]) -> Family:
     """The family's groups among s signatures."""
     keys = rule.groups(signatures)
-    groups = sorted({key for key in keys if key is not None})
+    groups = sorted(key for key in set(keys) if key is not None)
     number: dict[GroupKey | None, int] = {key: i for i, key in enumerate(groups)}
     number[None] = -1
-    return Family(rule, tuple(groups), np.array([number[key] for key in keys], dtype=np.intp))
+    return Family(rule, tuple(groups), np.fromiter(map(number.__getitem__, keys), np.intp, len(keys)))
 
 
 def _positions(attributes: Sequence[str], all_attributes: Sequence[str]) -> tuple[int, ...]:

@@ -87,14 +87,14 @@ def judge_candidate(
     cells: GateCells, window: GateWindow, config: RefitSection, decisions: Sequence[DecisionImpact] = ()
 ) -> GateReport:
     """The report; `passed` says whether the candidate may be published."""
-    return judge_figures(gate_figures(cells), window, config, decisions)
+    return judge_figures(gate_figures(cells, judge_groups(cells, GateLosses.of(cells))), window, config, decisions)
 
 
-def gate_figures(cells: GateCells) -> GateFigures:
-    """The figures of the cells, by which any limits can be judged."""
+def gate_figures(cells: GateCells, judged: Sequence[JudgedGroup]) -> GateFigures:
+    """The figures of the cells, by which any limits can be judged. `judged`: as `judge_groups` finds the groups."""
     rows, positives = int(cells.labelled.sum()), int(cells.positives.sum())
     enough = min(positives, rows - positives) >= MIN_CLASS_ROWS
-    return GateFigures(rows, positives, len(np.unique(cells.day)), _compare(cells) if enough else None)
+    return GateFigures(rows, positives, len(np.unique(cells.day)), _compare(cells, judged) if enough else None)
 
 
 def judge_figures(
@@ -130,7 +130,7 @@ def judge_figures(
     return report if reasons or figures.compared is None else _judged(figures.compared, report, config)
 
 
-def _compare(cells: GateCells) -> Comparison:
+def _compare(cells: GateCells, groups: Sequence[JudgedGroup]) -> Comparison:
     losses = GateLosses.of(cells)
     rows = float(losses.labelled.sum())
     gain, loss = float(losses.gain.sum()) / rows, float(losses.served.sum()) / rows
@@ -140,7 +140,6 @@ def _compare(cells: GateCells) -> Comparison:
     # A single day, or a single bucket, says nothing of its own variance; the other one stands. Where both are single,
     # what remains is the variance that the labels have by the probabilities themselves.
     errors = [e for e in (error_days, error_buckets) if not math.isnan(e)]
-    groups = judge_groups(cells, losses)
     # The report names those that say most, so that it stays small whatever the number of groups.
     harmed = sorted((g for g in groups if g.verdict == "harmed"), key=lambda g: (-g.harm_lower * g.rows, g.name))
     underpowered = sorted((g for g in groups if g.verdict == "underpowered"), key=lambda g: (-g.rows, g.name))

@@ -61,6 +61,8 @@ class JudgedGroup:
 
 def judge_groups(cells: GateCells, losses: GateLosses) -> list[JudgedGroup]:
     """Every group that has rows, family by family."""
+    if not len(cells.labelled):
+        return []
     found: list[tuple[int, int, str, int, float, float, float, int]] = []
     for number, family in enumerate(cells.families):
         found += [(number, *figures) for figures in _figures(cells, losses, family)]

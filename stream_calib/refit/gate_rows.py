@@ -94,8 +94,8 @@ def block_errors(
     distinct, place = np.unique(block, return_inverse=True)
     cell = group * len(distinct) + place
     size = groups * len(distinct)
-    totals = np.bincount(cell, total, size).reshape(groups, -1)
-    weights = np.bincount(cell, weight, size).reshape(groups, -1)
+    totals = np.bincount(cell, total, size).reshape(groups, len(distinct))
+    weights = np.bincount(cell, weight, size).reshape(groups, len(distinct))
     whole = weights.sum(axis=1)
     blocks = (weights > 0).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):

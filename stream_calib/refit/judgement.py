@@ -10,6 +10,8 @@ from stream_calib.refit.decisions import decision_impacts
 from stream_calib.refit.evidence import PastPanes
 from stream_calib.refit.gate import GateFigures, gate_figures
 from stream_calib.refit.gate_evidence import JudgedMap, gate_cells, gate_traffic
+from stream_calib.refit.gate_groups import judge_groups
+from stream_calib.refit.gate_rows import GateLosses
 from stream_calib.refit.min_coverage import Uncovered
 from stream_calib.refit.report_parts import changes_document, group_table_document, reliability_document
 from stream_calib.snapshot.report_documents import (
@@ -42,10 +44,11 @@ def judgement(
     """`served` None: the raw score. `uncovered`: groups that are not judged as groups."""
     cells = gate_cells(evidence, signatures, config, served, candidate, uncovered)
     traffic = gate_traffic(evidence, signatures, config, served, candidate)
+    judged = judge_groups(cells, GateLosses.of(cells))
     return Judgement(
-        figures=gate_figures(cells),
+        figures=gate_figures(cells, judged),
         decisions=decision_impacts(traffic, config.decisions, config.refit.max_decision_shift),
         reliability=reliability_document(cells),
-        groups=group_table_document(cells),
+        groups=group_table_document(cells, judged),
         changes=changes_document(traffic),
     )

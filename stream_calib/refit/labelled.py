@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from stream_calib.refit.decayed_counts import FitCells
 from stream_calib.refit.row_weights import CellWeights, RowWeights
 from stream_calib.windows.cells import EMPTY_MATURED, MaturedCells
 
+_COLUMNS = attrgetter(*MaturedCells.__slots__)
 UNWEIGHTED = RowWeights()
 """Nothing was thinned."""
 
@@ -103,9 +105,7 @@ def trailing_cells(
     complete = [p for p in panes if p.complete]
     cells, sizes = EMPTY_MATURED, [len(p.cells.labelled) for p in complete]
     if complete:
-        cells = MaturedCells(
-            *(np.concatenate([getattr(p.cells, name) for p in complete]) for name in MaturedCells.__slots__)
-        )
+        cells = MaturedCells(*map(np.concatenate, zip(*(_COLUMNS(p.cells) for p in complete), strict=True)))
     pane = np.repeat(np.array([p.pane for p in complete], dtype=np.int64), sizes)
     values, place, inverse_rate = signature_values(cells.signature, signatures, weights)
     if derived is not None:

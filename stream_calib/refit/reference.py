@@ -39,11 +39,11 @@ def build_reference(
     # A score counts by its keep rate alone: it has no label yet. The noise that weights add is in the design effect.
     winners, past_weight = cells.winners * inverse_rate[: len(own)], past_rows * inverse_rate[len(own) :]
 
-    def watch(attribute: str | None, value: str | None, member: NDArray[np.bool_]) -> PsiGroupDocument:
-        inside, before = member[own], member[past]
-        histogram = np.bincount(cells.grid_bin[inside], winners[inside], N_BINS).astype(np.float64)
-        counts = np.rint(np.bincount(past_cell[before], past_weight[before], len(windows) * N_BINS)).astype(np.int64)
-        made = reference_group(attribute, value, histogram, counts.reshape(-1, N_BINS), config.drift.psi_bins)
+    def watch(
+        attribute: str | None, value: str | None, histogram: NDArray[np.float64], past: NDArray[np.float64]
+    ) -> PsiGroupDocument:
+        counts = np.rint(past).astype(np.int64)
+        made = reference_group(attribute, value, histogram, counts, config.drift.psi_bins)
         return PsiGroupDocument(
             attribute=attribute,
             value=value,
@@ -52,13 +52,29 @@ def build_reference(
             design_effect=made.design_effect,
         )
 
-    groups = [watch(None, None, np.ones(len(values), dtype=bool))]
+    def histograms(group_of: NDArray[np.intp], n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of each of n groups (n, N_BINS) decayed winners of the fit cells, and (n, windows, N_BINS) winners of the
+        past; `group_of`: for each signature, -1 where it is in none."""
+        size, past_bins = n + 1, len(windows) * N_BINS
+        now = np.bincount((group_of[own] + 1) * N_BINS + cells.grid_bin, winners, size * N_BINS)
+        before = np.bincount((group_of[past] + 1) * past_bins + past_cell, past_weight, size * past_bins)
+        by_bin = now.astype(np.float64, copy=False).reshape(size, N_BINS)
+        return by_bin[1:], before.astype(np.float64, copy=False).reshape(size, len(windows), N_BINS)[1:]
+
+    (all_now,), (all_before,) = histograms(np.zeros(len(values), dtype=np.intp), 1)
+    groups = [watch(None, None, all_now, all_before)]
     least = config.drift.min_mass * float(winners.sum())
     for name in attributes:
         family = make_family(family_rule((name,), attributes), values)
         mass = np.bincount(family.group_of[own] + 1, winners, len(family.keys) + 1)[1:]
-        for i in np.flatnonzero(mass >= least).tolist():
-            groups.append(watch(name, family.keys[i][0], family.group_of == i))
+        heavy = np.flatnonzero(mass >= least)
+        number = np.full(len(family.keys) + 1, -1, dtype=np.intp)  # the last one for those in none
+        number[heavy] = np.arange(len(heavy))
+        of_groups = zip(*histograms(number[family.group_of], len(heavy)), strict=True)
+        groups += [
+            watch(name, family.keys[i][0], now, before)
+            for i, (now, before) in zip(heavy.tolist(), of_groups, strict=True)
+        ]
     panes = max(len(windows) * evidence.window_panes, 1)
     residual, selection = watched(evidence, candidate, signatures, config)
     return ReferenceDocument(

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.calibration.metrics import ReliabilityCurve, group_table_of_counts, reliability_curve_of_counts
+from stream_calib.calibration.rounding import round_significant
 from stream_calib.events.identity import UNIT_BUCKETS
 from stream_calib.refit.evidence import PastPanes
-from stream_calib.refit.gate_groups import JudgedGroup, judge_groups
+from stream_calib.refit.gate_groups import JudgedGroup
 from stream_calib.refit.gate_rows import GateCells, GateLosses, GateTraffic
 from stream_calib.refit.labelled import PaneCells
 from stream_calib.refit.roles import ROLES
@@ -114,56 +115,54 @@ def _columns(curve: ReliabilityCurve) -> ReliabilityColumns:
     )
 
 
-def group_table_document(cells: GateCells) -> GroupTableDocument | None:
-    """Every group's rate against both probabilities, and what the gate finds; None without labelled rows."""
+def group_table_document(cells: GateCells, judged_groups: Sequence[JudgedGroup]) -> GroupTableDocument | None:
+    """Every group's rate against both probabilities, and what the gate finds; None without labelled rows.
+
+    `judged_groups`: as `judge_groups` finds them.
+    """
     if not len(cells.labelled):
         return None
     losses = GateLosses.of(cells)
-    groups = [family.group_of for family in cells.families]
+    group_of = [family.group_of for family in cells.families]
     effect = _design_effect(cells)
     before, after = (
-        group_table_of_counts(value, losses.labelled, losses.positives, groups, overdispersion=effect)
+        group_table_of_counts(value, losses.labelled, losses.positives, group_of, overdispersion=effect)
         for value in (cells.served, cells.candidate)
     )
-    judged = {(group.family, group.group): group for group in judge_groups(cells, losses)}
-    lines = [
-        _line(judged[family, group], *figures)
-        for family, group, *figures in zip(
-            before.family.tolist(),
-            before.group.tolist(),
-            before.rate.tolist(),
-            (before.lower + before.mean_probability).tolist(),
-            (before.upper + before.mean_probability).tolist(),
-            before.mean_probability.tolist(),
-            after.mean_probability.tolist(),
-            strict=True,
+    # The first line is everything, of which the gate's own figures speak.
+    own = np.flatnonzero(before.family >= 0)
+    rate, lower, upper, served, candidate = (
+        _rounded(column[own])
+        for column in (
+            before.rate,
+            before.lower + before.mean_probability,
+            before.upper + before.mean_probability,
+            before.mean_probability,
+            after.mean_probability,
         )
-        if family >= 0  # the first line is everything, of which the gate's own figures speak
-    ]
-    lines.sort(key=lambda line: (line.verdict != "harmed", -_rows_off(line), line.name))
-    return GroupTableDocument(lines=tuple(lines[:MOST_GROUPS]), left_out=max(len(lines) - MOST_GROUPS, 0))
-
-
-def _line(
-    group: JudgedGroup, rate: float, rate_lower: float, rate_upper: float, served: float, candidate: float
-) -> GroupLine:
-    return GroupLine(
-        name=group.name,
-        rows=group.rows,
-        rate=_figure(rate),
-        rate_lower=_figure(rate_lower),
-        rate_upper=_figure(rate_upper),
-        served=_figure(served),
-        candidate=_figure(candidate),
-        gain=_figure(group.gain),
-        gain_error=None if np.isnan(group.error) else _figure(group.error),
-        verdict=group.verdict,
     )
-
-
-def _rows_off(line: GroupLine) -> float:
-    """Rows by which the group's positives are off what was said, before or after."""
-    return _figure(line.rows * max(abs(line.rate - line.served), abs(line.rate - line.candidate)))
+    judged = {(group.family, group.group): group for group in judged_groups}
+    groups = [judged[key] for key in zip(before.family[own].tolist(), before.group[own].tolist(), strict=True)]
+    rows = np.array([group.rows for group in groups], dtype=np.float64)
+    # Rows by which a group's positives are off what was said, before or after.
+    off = _rounded(rows * np.maximum(np.abs(rate - served), np.abs(rate - candidate))).tolist()
+    order = sorted(range(len(groups)), key=lambda i: (groups[i].verdict != "harmed", -off[i], groups[i].name))
+    lines = tuple(
+        GroupLine(
+            name=groups[i].name,
+            rows=groups[i].rows,
+            rate=float(rate[i]),
+            rate_lower=float(lower[i]),
+            rate_upper=float(upper[i]),
+            served=float(served[i]),
+            candidate=float(candidate[i]),
+            gain=_figure(groups[i].gain),
+            gain_error=None if np.isnan(groups[i].error) else _figure(groups[i].error),
+            verdict=groups[i].verdict,
+        )
+        for i in order[:MOST_GROUPS]
+    )
+    return GroupTableDocument(lines=lines, left_out=max(len(order) - MOST_GROUPS, 0))
 
 
 def changes_document(traffic: GateTraffic) -> ChangesDocument | None:
@@ -174,23 +173,21 @@ def changes_document(traffic: GateTraffic) -> ChangesDocument | None:
     served, candidate = traffic.served.mean(axis=1), traffic.candidate.mean(axis=1)
     events = traffic.events.astype(np.float64)
     absolute = np.abs(candidate - served)
-    lines: list[ShiftLine] = []
+    names: list[str] = []
+    columns: list[NDArray[np.float64]] = []
     for family in traffic.families:
         inside, size = family.group_of >= 0, len(family.names)
         group = family.group_of[inside]
         n, before, after = (
             np.bincount(group, column[inside], size) for column in (events, events * served, events * candidate)
         )
-        lines += [
-            ShiftLine(
-                name=family.names[i],
-                events=int(n[i]),
-                served=_figure(before[i] / n[i]),
-                candidate=_figure(after[i] / n[i]),
-            )
-            for i in np.flatnonzero(n > 0).tolist()
-        ]
-    lines.sort(key=lambda line: (-_figure(line.events * abs(line.candidate - line.served)), line.name))
+        used = np.flatnonzero(n > 0)
+        names += [family.names[i] for i in used.tolist()]
+        columns.append(np.stack([n[used], before[used] / n[used], after[used] / n[used]]))
+    of_groups, rate_before, rate_after = np.concatenate([np.empty((3, 0)), *columns], axis=1)
+    rate_before, rate_after = _rounded(rate_before), _rounded(rate_after)
+    shifted = _rounded(of_groups * np.abs(rate_after - rate_before)).tolist()
+    order = sorted(range(len(names)), key=lambda i: (-shifted[i], names[i]))
     return ChangesDocument(
         events=total,
         served=_figure(float(np.dot(events, served)) / total),
@@ -200,8 +197,16 @@ def changes_document(traffic: GateTraffic) -> ChangesDocument | None:
             MovedShare(more_than=limit, share=_figure(float(events[absolute > limit].sum()) / total))
             for limit in MOVED_BY
         ),
-        groups=tuple(lines[:MOST_GROUPS]),
-        left_out=max(len(lines) - MOST_GROUPS, 0),
+        groups=tuple(
+            ShiftLine(
+                name=names[i],
+                events=int(of_groups[i]),
+                served=float(rate_before[i]),
+                candidate=float(rate_after[i]),
+            )
+            for i in order[:MOST_GROUPS]
+        ),
+        left_out=max(len(order) - MOST_GROUPS, 0),
     )
 
 
@@ -211,7 +216,11 @@ def _design_effect(cells: GateCells) -> float:
 
 
 def _figures(column: NDArray[np.float64]) -> tuple[float, ...]:
-    return tuple(_figure(value) for value in column.tolist())
+    return tuple(_rounded(column).tolist())
+
+
+def _rounded(column: NDArray[np.float64]) -> NDArray[np.float64]:
+    return round_significant(column, _DIGITS)
 
 
 def _figure(value: float) -> float:

@@ -10,13 +10,14 @@ of a kept row (`RowWeights.of_kept`), so that outcomes need no weights.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.calibration.groups import FamilyRule, Signature, make_family
+from stream_calib.calibration.groups import Family, FamilyRule, Signature, make_family
 from stream_calib.calibration.intervals import interval_of, log_odds_intervals
 from stream_calib.calibration.multicalibration.audit import EVERYTHING
 from stream_calib.calibration.multicalibration.chernoff_bounds import lower_limit, upper_limit
@@ -95,8 +96,7 @@ def _outcomes(
     untouched = _rows(_untouched(evidence, candidate), candidate, signatures, config)
     share = config.calibration.delta / (2 * sum(len(family.places) for family in known))
     documents = []
-    for family in known:
-        bound = _bound(family, untouched, share, config.scores.unit is not None)
+    for family, bound in zip(known, _bounds(known, untouched, share, config.scores.unit is not None), strict=True):
         inside, size = family.cell >= 0, len(family.places)
         cell, labelled = family.cell[inside], rows.labelled[inside]
         half_width = np.bincount(cell, labelled * rows.half_width[inside], size) / np.bincount(cell, labelled, size)
@@ -174,9 +174,9 @@ def _families(rows: _Rows, n: NDArray[np.int64], config: Config, *, by_interval:
     attributes = [rule for rule in family_rules(config) if rule.predicate is None and len(rule.attributes) == 1]
     asked = [(EVERYTHING, False), (EVERYTHING, True), *((rule, False) for rule in family_rules(config))]
     asked += [(rule, True) for rule in attributes] if by_interval else []
-    least, found = config.drift.min_mass * float(n.sum()), []
+    least, found, groups = config.drift.min_mass * float(n.sum()), [], _families_of(rows.signatures)
     for rule, intervals in asked:
-        family = make_family(rule, rows.signatures)
+        family = groups(rule)
         size = len(_EDGES) - 1 if intervals else 1
         group = family.group_of[rows.signature]
         place = group * size + (rows.interval if intervals else 0)
@@ -209,10 +209,24 @@ def _with_phi(
     return found
 
 
-def _bound(family: _Family, rows: _Rows, share: float, clustered: bool) -> Floats:
-    """(C,) what |mean of label - p| of each cell exceeds with probability 2 x `share` at most; 1 without rows."""
+def _bounds(families: Sequence[_Family], rows: _Rows, share: float, clustered: bool) -> list[Floats]:
+    """Of each family (C,) what |mean of label - p| of each cell exceeds with probability 2 x `share` at most; 1 without
+    rows."""
+    groups = _families_of(rows.signatures)
+    sums = [_sums(family, groups(family.rule), rows) for family in families]
+    n, positives, expected = (np.concatenate(column) for column in zip(*sums, strict=True))
+    sizes = [len(family.places) for family in families]
+    known = np.maximum(n, 1e-300)
+    rate, report = positives / known, expected / known
+    phi = np.repeat([family.phi for family in families], sizes)
+    allowed = np.log(1.0 / share) / (known / phi if clustered else known)
+    above, below = upper_limit(rate, allowed) - report, report - lower_limit(rate, allowed)
+    return np.split(np.where(n > 0, np.maximum(above, below), 1.0), np.cumsum(sizes)[:-1])
+
+
+def _sums(family: _Family, groups: Family, rows: _Rows) -> tuple[Floats, Floats, Floats]:
+    """(C,) labelled rows, positives and expected positives of each cell. `groups`: of the rows' signatures."""
     place = {key: i for i, key in enumerate(family.places)}
-    groups = make_family(family.rule, rows.signatures)
     intervals = len(_EDGES) - 1 if family.places[0][1] is not None else 1
     table = np.full((len(groups.keys) + 1, intervals), -1, dtype=np.intp)
     for i, key in enumerate(groups.keys):
@@ -221,14 +235,15 @@ def _bound(family: _Family, rows: _Rows, share: float, clustered: bool) -> Float
     cell = table[groups.group_of[rows.signature], rows.interval if intervals > 1 else 0]
     inside, size = cell >= 0, len(family.places)
     n, positives, expected = (
-        np.bincount(cell[inside], column[inside], size)
+        np.bincount(cell[inside], column[inside], size).astype(np.float64, copy=False)
         for column in (rows.labelled, rows.positives, rows.labelled * rows.served)
     )
-    known = np.maximum(n, 1e-300)
-    rate, report = positives / known, expected / known
-    allowed = np.log(1.0 / share) / (known / family.phi if clustered else known)
-    above, below = upper_limit(rate, allowed) - report, report - lower_limit(rate, allowed)
-    return np.where(n > 0, np.maximum(above, below), 1.0)
+    return n, positives, expected
+
+
+def _families_of(signatures: Sequence[Signature]) -> Callable[[FamilyRule], Family]:
+    """`make_family` of these signatures, once for each rule."""
+    return cache(lambda rule: make_family(rule, signatures))
 
 
 def _document(family: _Family, epsilon: Floats, coverage: Floats | None) -> WatchedFamilyDocument:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+FIGURE_DIGITS = 9
 
-def rounded_figure(value: float, digits: int = 9) -> float:
+
+def rounded_figure(value: float, digits: int = FIGURE_DIGITS) -> float:
     """To so many significant digits; -0.0 becomes 0.0."""
     return float(f"{value:.{digits}g}") + 0.0

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from stream_calib.calibration.rounding import round_significant
 
 
-def printed(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.array([float(f"{value:.12g}") for value in values.tolist()]) + 0.0
+def printed(values: NDArray[np.float64], digits: int = 12) -> NDArray[np.float64]:
+    return np.array([float(f"{value:.{digits}g}") for value in values.tolist()]) + 0.0
 
 
-def assert_same_bits(values: NDArray[np.float64]) -> None:
-    made, expected = round_significant(values), printed(values)
+def assert_same_bits(values: NDArray[np.float64], digits: int = 12) -> None:
+    made, expected = round_significant(values, digits), printed(values, digits)
     different = np.flatnonzero(made.view(np.int64) != expected.view(np.int64))
     assert len(different) == 0, [(values[i].hex(), made[i].hex(), expected[i].hex()) for i in different[:5]]
 
@@ -46,6 +46,14 @@ def test_many_of_each_size() -> None:
     for _ in range(4):
         assert_same_bits(np.concatenate([near_powers, -near_powers]))
         near_powers = np.nextafter(near_powers, 0)
+
+
+@given(st.lists(st.floats(allow_nan=False), max_size=30), st.integers(1, 11))
+@example([0.0, 1e-16, 1e26, 1e22, 1e23, 999999.5, 99999.95, 0.0009999995, 1e-17, 5e-324], 6)
+def test_fewer_digits(values: list[float], digits: int) -> None:
+    assert_same_bits(np.array(values, dtype=np.float64), digits)
+    random = np.random.default_rng(digits)
+    assert_same_bits(random.normal(size=1_000) * 10.0 ** random.integers(-30, 30, 1_000), digits)
 
 
 def test_shapes_and_what_is_no_number() -> None:

@@ -5,11 +5,16 @@ import pytest
 from scipy.stats import beta
 
 from stream_calib.calibration.groups import CellGroups
-from stream_calib.refit.gate_rows import GateTraffic
+from stream_calib.refit.gate_groups import judge_groups
+from stream_calib.refit.gate_rows import GateCells, GateLosses, GateTraffic
 from stream_calib.refit.report_parts import changes_document, group_table_document, reliability_document, role_rows
-from stream_calib.snapshot.report_documents import MOST_GROUPS
+from stream_calib.snapshot.report_documents import MOST_GROUPS, GroupTableDocument
 from tests.unit.refit.test_decisions import evidence_of
 from tests.unit.refit.test_gate import Data
+
+
+def table_of(cells: GateCells) -> GroupTableDocument | None:
+    return group_table_document(cells, judge_groups(cells, GateLosses.of(cells)))
 
 
 def test_roles_have_the_rows_of_their_own_buckets() -> None:
@@ -52,7 +57,7 @@ def test_groups_are_shown_before_and_after_with_the_gates_verdict() -> None:
     data = Data(8_000)
     served = np.where(data.group == 2, data.truth, data.moved(1.0))
     candidate = np.where(data.group == 2, data.moved(1.5), data.truth)
-    found = group_table_document(data.cells(served, candidate))
+    found = table_of(data.cells(served, candidate))
     assert found is not None
     first, *others = found.lines
     assert (first.name, first.verdict) == ("g=2", "harmed")
@@ -67,7 +72,7 @@ def test_groups_are_shown_before_and_after_with_the_gates_verdict() -> None:
 
 def test_lists_stay_short_whatever_the_number_of_groups() -> None:
     data = Data(6_000, groups=1_000)
-    table = group_table_document(data.cells(data.moved(1.0), data.truth))
+    table = table_of(data.cells(data.moved(1.0), data.truth))
     events = np.full(6_000, 3)
     edges = np.stack([data.truth, data.truth], axis=1)
     changes = changes_document(
@@ -104,4 +109,4 @@ def test_without_rows_there_is_nothing_to_show() -> None:
     data = Data(0)
     cells = data.cells(data.truth, data.truth)
     assert reliability_document(cells) is None
-    assert group_table_document(cells) is None
+    assert table_of(cells) is None

@@ -16,7 +16,8 @@ from stream_calib.errors import ConfigurationError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.refit.decisions import decision_impacts
 from stream_calib.refit.gate import judge_candidate
-from stream_calib.refit.gate_rows import GateTraffic
+from stream_calib.refit.gate_groups import judge_groups
+from stream_calib.refit.gate_rows import GateLosses, GateTraffic
 from stream_calib.refit.report_parts import (
     changes_document,
     group_table_document,
@@ -73,7 +74,7 @@ def whole_report(**change: Any) -> RefitReport:
         ),
         roles=role_rows(evidence_of((100, 20))),
         reliability=reliability_document(cells),
-        groups=group_table_document(cells),
+        groups=group_table_document(cells, judge_groups(cells, GateLosses.of(cells))),
         changes=changes_document(traffic),
     )
     return report.model_copy(update=change)
