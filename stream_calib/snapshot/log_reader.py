@@ -13,6 +13,8 @@ FOLDED = "folded:decisions"
 """The blob that stands for the entries that were dropped."""
 _ATTEMPTS = 20
 _FOLDS = 4
+_LOOKED_AT_EVERY = 64
+"""Entries: so often a process looks whether the store has dropped some that it still holds."""
 
 
 def extended(state: StateStore, known: DecisionLog, tip: str | None, length: int) -> DecisionLog | None:
@@ -22,10 +24,20 @@ def extended(state: StateStore, known: DecisionLog, tip: str | None, length: int
         log = known if attempt == 0 else begun(state)
         raw = state.entries("decisions", log.length, length)
         if log.length + len(raw) == length and chain(log.tip, raw) == tip:
+            looked_at = log.length // _LOOKED_AT_EVERY
             log.extend(raw)
-            return log
+            return log if length // _LOOKED_AT_EVERY == looked_at else _without_dropped(state, log)
         # Else entries were dropped between the two reads, or the log is another one.
     return None
+
+
+def _without_dropped(state: StateStore, log: DecisionLog) -> DecisionLog:
+    """The same log, begun where the store's begins by now: else a process would hold all that it has ever read."""
+    shorter = begun(state)
+    if not log.dropped < shorter.dropped <= log.length:
+        return log
+    shorter.extend(state.entries("decisions", shorter.length, log.length))
+    return shorter if (shorter.length, shorter.tip) == (log.length, log.tip) else log
 
 
 def begun(state: StateStore) -> DecisionLog:
@@ -35,7 +47,8 @@ def begun(state: StateStore) -> DecisionLog:
 
 
 class LogReader:
-    """Keeps the log read so far and reads only what is new. After the store went back it reads everything anew."""
+    """Keeps the log read so far, as far as the store does, and reads only what is new. After the store went back it
+    reads everything anew."""
 
     def __init__(self, state: StateStore) -> None:
         self._state = state
@@ -44,8 +57,8 @@ class LogReader:
     def read(self, names: Sequence[str] = ()) -> tuple[dict[str, str | None], DecisionLog]:
         """The named fields, with `tip` and `log_length`, as of one moment, and the log as of the same moment.
 
-        The log is the same object, extended, as long as the store did not go back. Raises StateError where the
-        entries do not hash to the tip.
+        The log is the same object, extended, as long as the store neither went back nor dropped entries. Raises
+        StateError where the entries do not hash to the tip.
         """
         for _ in range(_ATTEMPTS):
             fields = self._state.read(list(dict.fromkeys(["tip", "log_length", *names])))

@@ -220,6 +220,18 @@ def test_the_decision_log_goes_on_from_what_was_folded() -> None:
             assert found.current_at(pane) == log.whole.current_at(pane)
 
 
+def test_a_process_lets_go_of_entries_that_the_store_has_dropped() -> None:
+    log, made = Log(), config(publications=20)
+    reader, held = LogReader(log.state), []
+    for _ in range(400):
+        log.publish()
+        Retention(log.state, made).advance(None)
+        _, found = reader.read()
+        assert (found.tip, found.length, found.current) == (log.whole.tip, log.whole.length, log.published[-1])
+        held.append(len(found.entries))
+    assert max(held) == max(held[:200]) < 200, "of 800"
+
+
 def test_a_fold_that_was_overtaken_between_its_reads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     log, made = Log(), config(publications=20)
     for _ in range(30):
