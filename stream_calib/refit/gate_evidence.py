@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -20,13 +20,12 @@ from stream_calib.refit.evidence import PastPanes
 from stream_calib.refit.gate import GateWindow
 from stream_calib.refit.gate_rows import GateCells, GateTraffic
 from stream_calib.refit.groups import family_rules
-from stream_calib.refit.labelled import PaneCells, signature_values, trailing_cells
+from stream_calib.refit.labelled import one_after_another, signature_values, trailing_cells
 from stream_calib.refit.min_coverage import ALL_COVERED, Uncovered
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.refit.settings import DAY_MS
 from stream_calib.snapshot.compiled import compile_snapshot, time_attributes
 from stream_calib.snapshot.model import ResolvedSnapshot
-from stream_calib.windows.cells import EMPTY_MATURED, MaturedCells
 
 _EDGE_SCORES: NDArray[np.float64] = expit(EDGES)
 """(402, 2) raw scores at the edges of the grid bins."""
@@ -60,15 +59,14 @@ def gate_cells(
     that the window has no broken ones.
     """
     weights = RowWeights.of(config)
-    panes = [replace(pane, cells=_labelled(pane.cells)) for pane in evidence.gate_panes]
-    plain = trailing_cells(panes, signatures, None, weights)
+    plain = trailing_cells(evidence.gate_panes, signatures, None, weights, labelled_only=True)
     cells = plain.cells
     families = [uncovered.family(rule, cells.signatures) for rule in family_rules(config)]
 
     def at_centres(judged: JudgedMap) -> NDArray[np.float64]:
         own = cells
         if judged.derived is not None:
-            own = trailing_cells(panes, signatures, judged.derived, weights).cells
+            own = trailing_cells(evidence.gate_panes, signatures, judged.derived, weights, labelled_only=True).cells
         return judged.served.at_centres(own.grid_bin, own.signature, own.signatures)
 
     return GateCells(
@@ -87,14 +85,7 @@ def gate_traffic(
     evidence: PastPanes, signatures: Signatures, config: Config, served: JudgedMap | None, candidate: JudgedMap
 ) -> GateTraffic:
     """Every score of the gate's buckets in the window, of incomplete panes too. `served` None: the raw score."""
-    panes: list[PaneCells] = list(evidence.gate_panes)
-    cells = MaturedCells(
-        *(
-            np.concatenate([getattr(EMPTY_MATURED, name), *(getattr(p.cells, name) for p in panes)])
-            for name in MaturedCells.__slots__
-        )
-    )
-    pane = np.repeat(np.array([p.pane for p in panes], np.int64), [len(p.cells.labelled) for p in panes])
+    cells, pane = one_after_another(list(evidence.gate_panes))
     values, place, _ = signature_values(cells.signature, signatures, RowWeights.of(config))
 
     def at_edges(judged: JudgedMap) -> NDArray[np.float64]:
@@ -127,11 +118,6 @@ def gate_window(evidence: PastPanes, kind: Literal["structure", "level"], baseli
         incomplete_panes=sum(not p.complete for p in panes),
         incomplete_share=missing / winners if winners else 0.0,
     )
-
-
-def _labelled(cells: MaturedCells) -> MaturedCells:
-    chosen = cells.labelled > 0
-    return MaturedCells(*(getattr(cells, name)[chosen] for name in MaturedCells.__slots__))
 
 
 def _day(pane: NDArray[np.int64], evidence: PastPanes, config: Config) -> NDArray[np.int64]:

@@ -100,13 +100,17 @@ def trailing_cells(
     signatures: Signatures,
     derived: TimeAttributes | None,
     weights: RowWeights = UNWEIGHTED,
+    *,
+    labelled_only: bool = False,
 ) -> TrailingCells:
-    """The cells of those of the panes that are complete; their signatures end with the derived values, if any."""
-    complete = [p for p in panes if p.complete]
-    cells, sizes = EMPTY_MATURED, [len(p.cells.labelled) for p in complete]
-    if complete:
-        cells = MaturedCells(*map(np.concatenate, zip(*(_COLUMNS(p.cells) for p in complete), strict=True)))
-    pane = np.repeat(np.array([p.pane for p in complete], dtype=np.int64), sizes)
+    """The cells of those of the panes that are complete; their signatures end with the derived values, if any.
+
+    `labelled_only`: those that have labelled rows.
+    """
+    cells, pane = one_after_another([p for p in panes if p.complete])
+    if labelled_only:
+        chosen = cells.labelled > 0
+        cells, pane = MaturedCells(*(column[chosen] for column in _COLUMNS(cells))), pane[chosen]
     values, place, inverse_rate = signature_values(cells.signature, signatures, weights)
     if derived is not None:
         place, values = derived.extend(place, values, pane)
@@ -119,6 +123,13 @@ def trailing_cells(
         positive_rows=cells.positives,
         weights=of_cells,
     )
+
+
+def one_after_another(panes: Sequence[PaneCells]) -> tuple[MaturedCells, NDArray[np.int64]]:
+    """The cells of the panes one after the other, and (k,) the pane of each."""
+    columns = zip(_COLUMNS(EMPTY_MATURED), *(_COLUMNS(p.cells) for p in panes), strict=True)
+    pane = np.repeat(np.array([p.pane for p in panes], dtype=np.int64), [len(p.cells.labelled) for p in panes])
+    return MaturedCells(*map(np.concatenate, columns)), pane
 
 
 def signature_values(

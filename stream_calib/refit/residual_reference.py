@@ -226,12 +226,12 @@ def _bounds(families: Sequence[_Family], rows: _Rows, share: float, clustered: b
 
 def _sums(family: _Family, groups: Family, rows: _Rows) -> tuple[Floats, Floats, Floats]:
     """(C,) labelled rows, positives and expected positives of each cell. `groups`: of the rows' signatures."""
-    place = {key: i for i, key in enumerate(family.places)}
+    row = {key: i for i, key in enumerate(groups.keys)}
     intervals = len(_EDGES) - 1 if family.places[0][1] is not None else 1
     table = np.full((len(groups.keys) + 1, intervals), -1, dtype=np.intp)
-    for i, key in enumerate(groups.keys):
-        for j in range(intervals):
-            table[i, j] = place.get((key, j if intervals > 1 else None), -1)
+    for number, (key, interval) in enumerate(family.places):
+        if key in row:
+            table[row[key], interval or 0] = number
     cell = table[groups.group_of[rows.signature], rows.interval if intervals > 1 else 0]
     inside, size = cell >= 0, len(family.places)
     n, positives, expected = (

@@ -91,20 +91,20 @@ def _newton_steps(
     scale = free / (runs.by_group(moments.diagonal) + curvature)
     step, left = np.zeros_like(gradient), gradient.copy()
     direction = scale * left
-    product = (left * direction).sum(axis=0)
+    product = np.add.reduce(left * direction)
     searching = _lengths(left) > accuracy
     for _ in range(_MOST_INNER_STEPS):
         turned = runs.by_group(moments.turn(runs.shift(direction)))
         turned += curvature * direction
         turned *= free
-        length = _ratios(product, (direction * turned).sum(axis=0), searching)
+        length = _ratios(product, np.add.reduce(direction * turned), searching)
         step += length * direction
         left -= length * turned
         searching &= _lengths(left) > accuracy
         if not searching.any():
             break
         scaled = scale * left
-        before, product = product, (left * scaled).sum(axis=0)
+        before, product = product, np.add.reduce(left * scaled)
         direction *= _ratios(product, before, searching)
         direction += scaled
     return step
@@ -118,4 +118,4 @@ def _ratios(above: NDArray[np.float64], below: NDArray[np.float64], chosen: NDAr
 def _lengths(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     """(V,) Euclidean."""
     # Not by a dot product: what that rounds to depends on the number of processors.
-    return np.asarray(np.sqrt((columns * columns).sum(axis=0)))
+    return np.asarray(np.sqrt(np.add.reduce(columns * columns)))
