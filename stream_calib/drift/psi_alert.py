@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,11 @@ class PsiFacts:
     """`psi.look`, or what remembers what it said."""
 
 
-def psi_step(
-    state: PsiState, facts: PsiFacts | None, threshold: float, budget_panes: float
-) -> tuple[PsiState, bool, AlertChange | None]:
+PsiStep: TypeAlias = tuple[PsiState, bool, AlertChange | None]
+"""The state after a look, whether a group is new among those in alarm, and the change of the alert."""
+
+
+def psi_step(state: PsiState, facts: PsiFacts | None, threshold: float, budget_panes: float) -> PsiStep:
     """The state after a look, whether a group is new among those in alarm, and the change of the alert.
 
     `threshold`: psi0. `budget_panes`: at most one false alarm in so many panes, over all groups. Without facts nothing

@@ -16,7 +16,7 @@ from stream_calib.drift.coverage import CoverageState, CoverageVerdict, judge
 from stream_calib.drift.label_selection import SelectionState, selection_step
 from stream_calib.drift.outcome_step import OutcomeState, PaneOutcomes, outcome_step
 from stream_calib.drift.policy import Asked, TriggerConfig, TriggerFacts, TriggerState, trigger
-from stream_calib.drift.psi_alert import PsiFacts, PsiState, psi_diagnosed, psi_step
+from stream_calib.drift.psi_alert import PsiFacts, PsiState, PsiStep, psi_diagnosed, psi_step
 
 VOCABULARY_CALM_PANES = 24
 """Panes in a row that count every value apart, before the alert that some do not is closed."""
@@ -118,19 +118,57 @@ class StepResult:
     request: Asked | None
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedLabels:
+    """What the labels of a pane came to: a function of the panes so far, of the snapshots that were current at each of
+    them, and of the two budgets; nothing else that is configured has a part in it."""
+
+    coverage: CoverageState
+    outcomes: OutcomeState
+    selection: SelectionState
+    complete: bool
+    asks: bool
+    """Whether outcomes made an alarm within the budget of refits."""
+    outcomes_open: bool | None
+    """Whether outcomes are in alarm; None where nobody watches them."""
+    alerts: tuple[AlertChange, ...]
+
+
 def step(state: DetectorState, facts: PaneFacts, config: StepConfig) -> StepResult:
     """Decides pane `facts.pane`."""
-    pane, counts = facts.pane, facts.counts
+    judged = judge_labels(state, facts.pane, facts.counts, facts.outcomes, facts.scores, config)
+    look = psi_step(state.psi, facts.psi, config.psi_threshold, config.budget_panes)
+    return conclude(state, facts, config, judged, look)
+
+
+def judge_labels(
+    state: DetectorState,
+    pane: int,
+    counts: PaneCounts,
+    outcomes: PaneOutcomes | None,
+    scores: PaneOutcomes | None,
+    config: StepConfig,
+) -> JudgedLabels:
+    """The first and second part of the step. Of the state, coverage, outcomes and selection are used, of the
+    configuration the two budgets."""
     verdict = judge(state.coverage, pane, counts.labelled, counts.unlabelled)
     alerts = _outage(state, pane, verdict)
     complete = verdict.complete
-    selection, change = selection_step(state.selection, pane, facts.scores if complete else None, config.budget_panes)
+    selection, change = selection_step(state.selection, pane, scores if complete else None, config.budget_panes)
     alerts += [] if change is None else [change]
-    outcomes = outcome_step(
-        state.outcomes, pane, facts.outcomes if complete else None, config.budget_panes, config.page_panes
-    )
-    alerts += outcomes.alerts
-    psi, arms, change = _psi(state, facts, config, outcomes.state.is_open)
+    found = outcome_step(state.outcomes, pane, outcomes if complete else None, config.budget_panes, config.page_panes)
+    is_open = None if outcomes is None else found.state.is_open
+    return JudgedLabels(verdict.state, found.state, selection, complete, found.asks, is_open, (*alerts, *found.alerts))
+
+
+def conclude(
+    state: DetectorState, facts: PaneFacts, config: StepConfig, judged: JudgedLabels, look: PsiStep
+) -> StepResult:
+    """The rest of the step, from what `judge_labels` and `psi_step` say. Of the facts, outcomes and scores are not
+    used; of the state, PSI, vocabulary and trigger are."""
+    pane, counts, complete = facts.pane, facts.counts, judged.complete
+    alerts = list(judged.alerts)
+    psi, arms, change = _psi(facts.pane, look, judged.outcomes_open)
     alerts += [] if change is None else [change]
     vocabulary_since, vocabulary_last, change = _vocabulary(state, facts)
     alerts += [] if change is None else [change]
@@ -144,29 +182,27 @@ def step(state: DetectorState, facts: PaneFacts, config: StepConfig) -> StepResu
             has_snapshot=facts.has_snapshot,
             manual=facts.manual,
             psi_alarm_pane=pane + config.horizon_panes if arms else None,
-            residual_alarm=outcomes.asks,
+            residual_alarm=judged.asks,
         ),
         config.trigger,
     )
     after = DetectorState(
-        verdict.state,
+        judged.coverage,
         trigger_state,
         psi,
-        verdict.state.outage,
+        judged.coverage.outage,
         vocabulary_since,
         vocabulary_last,
-        outcomes.state,
-        selection,
+        judged.outcomes,
+        judged.selection,
     )
     return StepResult(after, tuple(alerts), asked)
 
 
-def _psi(
-    state: DetectorState, facts: PaneFacts, config: StepConfig, outcomes_open: bool
-) -> tuple[PsiState, bool, AlertChange | None]:
+def _psi(pane: int, look: PsiStep, outcomes_open: bool | None) -> PsiStep:
     """The state after the look, whether it arms a refit, and the one change of the alert."""
-    psi, arms, change = psi_step(state.psi, facts.psi, config.psi_threshold, config.budget_panes)
-    diagnosed = psi_diagnosed(psi, facts.pane, None if facts.outcomes is None else outcomes_open)
+    psi, arms, change = look
+    diagnosed = psi_diagnosed(psi, pane, outcomes_open)
     if change is None or diagnosed is None:
         return psi, arms, change or diagnosed
     text = f"{change.diagnosis}; {diagnosed.diagnosis}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from stream_calib.alerts.model import make_alert
 from stream_calib.config import Config
@@ -13,7 +12,7 @@ from stream_calib.drift.outcome_step import PaneOutcomes
 from stream_calib.drift.psi import PsiReference
 from stream_calib.drift.psi_alert import PsiFacts
 from stream_calib.drift.psi_window import PsiWindow, Signatures
-from stream_calib.drift.step import DetectorState, PaneCounts, PaneFacts, step
+from stream_calib.drift.step import DetectorState, PaneCounts, PaneFacts, StepResult, step
 from stream_calib.events.contracts import ModelKey
 from stream_calib.refit.outcome_watch import OutcomeWatch
 from stream_calib.refit.roles import IS_FIT, ROLES
@@ -47,12 +46,15 @@ def psi_window(config: Config, signatures: Signatures) -> PsiWindow:
     return PsiWindow(panes, list(config.scores.attributes), signatures, RowWeights.of(config).of_score)
 
 
-class PaneWatch(Protocol):
-    """As OutcomeWatch."""
-
-    @property
-    def version(self) -> str: ...
-    def shown(self, pane: int, cells: MaturedCells) -> tuple[PaneOutcomes | None, PaneOutcomes | None]: ...
+def _pane_counts(matured: MaturedCells) -> PaneCounts:
+    """Sums over the cells of one pane."""
+    fit = IS_FIT[matured.unit_bucket]
+    return PaneCounts(
+        labelled=int(matured.labelled.sum()),
+        unlabelled=int(matured.unlabelled.sum()),
+        fit_labelled=int(matured.labelled[fit].sum()),
+        fit_positives=int(matured.positives[fit].sum()),
+    )
 
 
 class Decider:
@@ -71,14 +73,12 @@ class Decider:
         reference_of: Callable[[str], PsiReference],
         snapshot_of: Callable[[str], ResolvedSnapshot],
         *,
-        watch_of: Callable[[str], PaneWatch] | None = None,
         window: PsiWindow | None = None,
         encodes_state: bool = True,
     ) -> None:
         """`signatures` as `StateStore.signatures`; `reference_of` gives the PSI reference of a snapshot version, the
         same object for the same reference (`SnapshotStore.reference`), `snapshot_of` the snapshot
-        (`SnapshotStore.load`). `watch_of` gives what a version's detectors are shown; None: an OutcomeWatch of it.
-        `window`: None for one of its own.
+        (`SnapshotStore.load`). `window`: None for one of its own.
         `encodes_state` False, for those who go on with this very object: the state that is carried is encoded when it
         is asked for by `detector`, and the field names its pane only."""
         self._key, self._generation, self._first_pane = key, generation, first_pane
@@ -90,8 +90,7 @@ class Decider:
         self._window = psi_window(config, signatures) if window is None else window
         self._capped = CappedWinners(Vocabulary.of(config), signatures)
         self._reference_of, self._snapshot_of = reference_of, snapshot_of
-        self._watch: PaneWatch | None = None
-        self._watch_of = watch_of or self._own_watch
+        self._watch: OutcomeWatch | None = None
         self.psi_facts: PsiFacts | None = None
         """What the scores' part of the last decision was made from; None before there is a snapshot."""
         self._encodes_state = encodes_state
@@ -130,31 +129,7 @@ class Decider:
             needed = pane + self.horizon_panes
             raise ValueError(f"pane {pane} needs closed panes up to {needed}; push `missing` ones first")
         version = log.current_at(pane)
-        reference = None if version is None else self._reference_of(version)
-        self._window.use(reference)
-        counts = self._window.counts
-        outcomes, scores = self._outcomes(version, pane, matured)
-        fit = IS_FIT[matured.unit_bucket]
-        self.psi_facts = None
-        if reference is not None and counts is not None:
-            newest = pane + self.horizon_panes
-            self.psi_facts = PsiFacts(newest, reference, counts, self._window.newest_rows, self._window.looked)
-        facts = PaneFacts(
-            pane=pane,
-            counts=PaneCounts(
-                labelled=int(matured.labelled.sum()),
-                unlabelled=int(matured.unlabelled.sum()),
-                fit_labelled=int(matured.labelled[fit].sum()),
-                fit_positives=int(matured.positives[fit].sum()),
-            ),
-            has_snapshot=version is not None,
-            manual=bool(log.manual_at(pane)),
-            psi=self.psi_facts,
-            capped=self._capped.of(matured),
-            outcomes=outcomes,
-            scores=scores,
-        )
-        result = step(self._load(detector), facts, self._config)
+        result = self._stepped(self._load(detector), pane, version, log, matured)
         entries: tuple[bytes, ...] = ()
         request_id = ""
         asked: tuple[bytes, ...] = ()
@@ -200,6 +175,36 @@ class Decider:
         """Entries for the list `outbox` where nobody has answered the request by `pane`."""
         return (self._refit_alerts.answered(request, "expired without an answer", pane),)
 
+    def _stepped(
+        self, state: DetectorState, pane: int, version: str | None, log: DecisionLog, matured: MaturedCells
+    ) -> StepResult:
+        outcomes, scores = self._outcomes(version, pane, matured)
+        facts = replace(self._facts(pane, version, log, matured), outcomes=outcomes, scores=scores)
+        return step(state, facts, self._config)
+
+    def _facts(self, pane: int, version: str | None, log: DecisionLog, matured: MaturedCells) -> PaneFacts:
+        """Without what the detectors of outcomes and of missing labels are shown."""
+        reference = None if version is None else self._reference_of(version)
+        self._window.use(reference)
+        counts = self._window.counts
+        self.psi_facts = None
+        if reference is not None and counts is not None:
+            newest = pane + self.horizon_panes
+            self.psi_facts = PsiFacts(newest, reference, counts, self._window.newest_rows, self._window.looked)
+        counts_of_pane, capped = self._counted(pane, matured)
+        return PaneFacts(
+            pane=pane,
+            counts=counts_of_pane,
+            has_snapshot=version is not None,
+            manual=bool(log.manual_at(pane)),
+            psi=self.psi_facts,
+            capped=capped,
+        )
+
+    def _counted(self, pane: int, matured: MaturedCells) -> tuple[PaneCounts, Mapping[str, int]]:
+        """Sums over the pane's cells, and its winners with values that are not counted apart."""
+        return _pane_counts(matured), self._capped.of(matured)
+
     def _outcomes(
         self, version: str | None, pane: int, matured: MaturedCells
     ) -> tuple[PaneOutcomes | None, PaneOutcomes | None]:
@@ -207,11 +212,8 @@ class Decider:
         if version is None:
             return None, None
         if self._watch is None or self._watch.version != version:
-            self._watch = self._watch_of(version)
+            self._watch = OutcomeWatch(self._snapshot_of(version), self._weights, self._signatures)
         return self._watch.shown(pane, matured)
-
-    def _own_watch(self, version: str) -> OutcomeWatch:
-        return OutcomeWatch(self._snapshot_of(version), self._weights, self._signatures)
 
     @staticmethod
     def _encoded(state: DetectorState) -> str:

@@ -19,8 +19,6 @@ from stream_calib.backtest.policies.shared_fits import SharedFits
 from stream_calib.backtest.policies.stepping import Publication, Stepper
 from stream_calib.calibration.fit_input import CENTRE_SCORE
 from stream_calib.config import Config
-from stream_calib.drift.psi import psi_of, shares
-from stream_calib.drift.psi_alert import PsiFacts
 from stream_calib.refit.gate_evidence import JudgedMap
 from stream_calib.refit.groups import family_rules
 from stream_calib.refit.settings import DAY_MS, config_hash
@@ -58,18 +56,21 @@ def run_policy(
     began = time.process_time()
     shared = SharedFits(history) if shared is None else shared
     stepper = Stepper(history, config, shared=shared)
-    psi = _PsiOfAll(history)
+    group = shared.group(config)
+    # Of all scores, by the pane that the window ends with.
+    psi = np.full(len(history.panes), np.nan)
     panes = range(history.first_pane, stepper.last_pane + 1)
     for done, pane in enumerate(panes):
         if done % (len(panes) // 100 + 1) == 0:
             on_progress(done, len(panes))
         stepper.step(pane)
-        psi.note(stepper.psi_facts)
+        if (facts := stepper.psi_facts) is not None:
+            psi[facts.newest - history.first_pane] = group.psi.psi_of_all(facts)
     on_progress(len(panes), len(panes))
     columns = shared.columns(config)
     raw = CENTRE_SCORE[columns.grid_bin]
-    published, map_of = stepper.publications(label_delay_panes), shared.group(config).map_of
-    served = served_columns(columns, raw, published, stepper.store, map_of, history.pane_ms, psi.values())
+    published = stepper.publications(label_delay_panes)
+    served = served_columns(columns, raw, published, stepper.store, group.map_of, history.pane_ms, psi)
     first_day = history.first_pane * history.pane_ms // DAY_MS
     scored_from_day = first_day + warm_up_days
     chosen = columns.of_panes(-(-scored_from_day * DAY_MS // history.pane_ms), history.last_pane + 1)
@@ -150,29 +151,6 @@ def alarm_figures(state: StateStore) -> list[AlarmFigures]:
         for alert in alerts
         if alert.kind not in _TOLD_AS_REFITS
     ]
-
-
-class _PsiOfAll:
-    """PSI of all scores by the pane that the window ends with."""
-
-    def __init__(self, history: CellHistory) -> None:
-        self._values = np.full(len(history.panes), np.nan)
-        self._first_pane = history.first_pane
-
-    def note(self, facts: PsiFacts | None) -> None:
-        """Takes what PSI was made of at a step."""
-        if facts is None:
-            return
-        reference = facts.reference
-        group = reference.names.index("all")
-        counts, used = facts.counts[group], reference.used[group]
-        if used.sum() >= 2 and counts.any():
-            p, q = shares(counts.astype(np.float64), used), shares(reference.rows[group], used)
-            self._values[facts.newest - self._first_pane] = float(psi_of(p, q, used))
-
-    def values(self) -> NDArray[np.float64]:
-        """(p,) of each pane of the history; nan where there was none."""
-        return self._values
 
 
 def _sha256(entries: Sequence[bytes]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 
+from stream_calib.backtest.policies.label_paths import Current, LabelPaths
 from stream_calib.backtest.policies.shared_fits_panes import SharedPanes
 from stream_calib.backtest.policies.shared_fits_psi import PsiSeen
 from stream_calib.calibration.maps.served_map import ServedMap
@@ -16,6 +17,7 @@ from stream_calib.drift.cell_history import pane_measures
 from stream_calib.drift.outcome_step import PaneOutcomes
 from stream_calib.drift.psi import PsiReference
 from stream_calib.drift.residual import ResidualSums
+from stream_calib.drift.step import PaneCounts
 from stream_calib.errors import FitError
 from stream_calib.refit.candidate import Candidate, make_candidate
 from stream_calib.refit.decayed_counts import FitCells
@@ -103,6 +105,9 @@ class FitGroup:
     roles: dict[tuple[int, int], tuple[RoleRows, ...]] = field(default_factory=dict)
     psi_references: dict[int, PsiReference] = field(default_factory=dict)
     psi: PsiSeen = field(default_factory=PsiSeen)
+    paths: LabelPaths = field(default_factory=LabelPaths)
+    counted: dict[int, tuple[PaneCounts, Mapping[str, int]]] = field(default_factory=dict)
+    """Pane -> sums over its cells, and its winners with values that are not counted apart."""
     watches: dict[MapKey, OutcomeWatch] = field(default_factory=dict)
     shown: dict[tuple[MapKey, int], _Shown] = field(default_factory=dict)
 
@@ -120,18 +125,20 @@ class FitGroup:
             self.psi_references[pane] = psi_reference(snapshot.structure)
         return self.psi_references[pane]
 
-    def watch_of(self, snapshot: ResolvedSnapshot) -> SharedWatch:
+    def watch_of(self, snapshot: Callable[[], ResolvedSnapshot], current: Current) -> SharedWatch:
         """What its detectors are shown."""
-        return SharedWatch(self, snapshot)
+        return SharedWatch(self, snapshot, current)
 
 
 class SharedWatch:
-    """An OutcomeWatch that looks at each pane once for all versions that serve the same."""
+    """An OutcomeWatch that looks at each pane once for all versions that serve the same; they are called as `Current`
+    says."""
 
-    def __init__(self, group: FitGroup, snapshot: ResolvedSnapshot) -> None:
-        self.version = snapshot.version
+    def __init__(self, group: FitGroup, snapshot: Callable[[], ResolvedSnapshot], current: Current) -> None:
+        """`snapshot`: asked for where nobody has been before."""
+        self.version = current.name
         self._group, self._snapshot = group, snapshot
-        self._key: MapKey = snapshot.structure.last_pane, snapshot.level
+        self._key: MapKey = current.structure_pane, current.level
 
     def shown(self, pane: int, cells: MaturedCells) -> _Shown:
         known = self._group.shown
@@ -146,7 +153,7 @@ class SharedWatch:
     def _watch(self) -> OutcomeWatch:
         watches = self._group.watches
         if self._key not in watches:
-            watches[self._key] = OutcomeWatch(self._snapshot, self._group.weights, self._group.panes.signatures)
+            watches[self._key] = OutcomeWatch(self._snapshot(), self._group.weights, self._group.panes.signatures)
         return watches[self._key]
 
     def _own(self, shown: PaneOutcomes | None) -> PaneOutcomes | None:

@@ -19,6 +19,7 @@ class SharedPanes:
         self._scored: dict[int, ScoredCells] = {}
         self._matured: dict[int, MaturedCells] = {}
         self._chains: list[str] = []
+        self._rows: dict[int, int] = {}
 
     def scored(self, pane: int) -> ScoredCells:
         cells = self._scored.get(pane)
@@ -27,6 +28,12 @@ class SharedPanes:
             if self._keeps:
                 self._scored[pane] = cells
         return cells
+
+    def scored_rows(self, pane: int) -> int:
+        """Winners of the pane."""
+        if pane not in self._rows:
+            self._rows[pane] = int(self.scored(pane).n.sum())
+        return self._rows[pane]
 
     def matured(self, pane: int) -> MaturedCells:
         """Raises StateError where the pane's labels are not final."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.backtest.policies.shared_fits_panes import SharedPanes
 from stream_calib.config import Config
-from stream_calib.drift.psi import PsiLook, PsiReference, look
+from stream_calib.drift.psi import PsiLook, PsiReference, look, psi_of, shares
+from stream_calib.drift.psi_alert import PsiFacts, PsiState, PsiStep, psi_step
 from stream_calib.drift.psi_window import PsiWindow
 from stream_calib.refit.decider import psi_window
 
 _MOST_KEPT = 40_000
 """Sums of windows, and looks, some kilobytes each."""
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 @dataclass(slots=True)
@@ -23,6 +28,28 @@ class PsiSeen:
 
     counts: dict[tuple[int, int], NDArray[np.int64]] = field(default_factory=dict)
     looks: dict[tuple[int, int, float, float], PsiLook] = field(default_factory=dict)
+    steps: dict[tuple[int, int, PsiState, float, float], PsiStep] = field(default_factory=dict)
+    """Further by what was in alarm before, threshold and budget."""
+    of_all: dict[tuple[int, int], float] = field(default_factory=dict)
+    """PSI of all scores; nan where there is none to report."""
+
+    def step(self, state: PsiState, facts: PsiFacts | None, threshold: float, budget_panes: float) -> PsiStep:
+        """As `psi_step`."""
+        if facts is None:
+            return psi_step(state, facts, threshold, budget_panes)
+        key = id(facts.reference), facts.newest, state, threshold, budget_panes
+        if key not in self.steps:
+            make_room(self.steps)
+            self.steps[key] = psi_step(state, facts, threshold, budget_panes)
+        return self.steps[key]
+
+    def psi_of_all(self, facts: PsiFacts) -> float:
+        """Of the window that the facts are of."""
+        key = id(facts.reference), facts.newest
+        if key not in self.of_all:
+            make_room(self.of_all)
+            self.of_all[key] = psi_of_all(facts)
+        return self.of_all[key]
 
 
 class SharedPsiWindow(PsiWindow):
@@ -46,7 +73,7 @@ class SharedPsiWindow(PsiWindow):
 
     @property
     def newest_rows(self) -> int:
-        return int(self._cells.scored(self._pushed[-1]).n.sum()) if self._pushed else 0
+        return self._cells.scored_rows(self._pushed[-1]) if self._pushed else 0
 
     @property
     def counts(self) -> NDArray[np.int64] | None:
@@ -55,7 +82,7 @@ class SharedPsiWindow(PsiWindow):
         key = id(self._used), self._pushed[-1] if self._pushed else -1
         known = self._seen.counts
         if key not in known:
-            _make_room(known)
+            make_room(known)
             counts = self._sum(self._used)
             counts.flags.writeable = False
             known[key] = counts
@@ -92,11 +119,23 @@ class SharedPsiWindow(PsiWindow):
         key = id(reference), self._pushed[-1], threshold, tail
         known = self._seen.looks
         if key not in known:
-            _make_room(known)
+            make_room(known)
             known[key] = look(reference, counts, threshold, tail)
         return known[key]
 
 
-def _make_room(known: dict[tuple[int, int], NDArray[np.int64]] | dict[tuple[int, int, float, float], PsiLook]) -> None:
+def psi_of_all(facts: PsiFacts) -> float:
+    """PSI of all scores of the window; nan where there is none to report."""
+    reference = facts.reference
+    group = reference.names.index("all")
+    counts, used = facts.counts[group], reference.used[group]
+    if used.sum() < 2 or not counts.any():
+        return math.nan
+    p, q = shares(counts.astype(np.float64), used), shares(reference.rows[group], used)
+    return float(psi_of(p, q, used))
+
+
+def make_room(known: dict[_Key, _Value]) -> None:
+    """For one more."""
     while len(known) >= _MOST_KEPT:
-        known.pop(next(iter(known)))  # type: ignore[arg-type]  # a key of that very dict
+        del known[next(iter(known))]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.policies.remembering_store import RememberingStore
+from stream_calib.backtest.policies.shared_decider import SharedDecider
 from stream_calib.backtest.policies.shared_fits import SharedFits
 from stream_calib.backtest.policies.shared_fits_group import SharedSource
 from stream_calib.backtest.policies.shared_fits_panes import SharedPanes
-from stream_calib.backtest.policies.shared_fits_psi import SharedPsiWindow
 from stream_calib.config import Config
 from stream_calib.drift.psi_alert import PsiFacts
 from stream_calib.errors import HistoryError
@@ -77,18 +77,7 @@ class Stepper:
         else:
             group, load = shared.group(config), self.store.load
             self._refitter = Refitter(self.state, self.store, history.key, config, SharedSource(group, config))
-            self.decider = Decider(
-                history.key,
-                history.generation,
-                history.first_pane,
-                config,
-                self._panes.signatures,
-                lambda version: group.reference_of(load(version)),
-                load,
-                watch_of=lambda version: group.watch_of(load(version)),
-                window=SharedPsiWindow(self._panes, config, group.psi),
-                encodes_state=False,
-            )
+            self.decider = SharedDecider(group, config, load)
         self.reader = LogReader(self.state)
         self.reports: list[RefitReport] = []
         """Of every request, in order."""
