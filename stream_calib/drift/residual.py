@@ -1,14 +1,14 @@
 """Residual detectors: is the outcome still what is served, in every watched cell?
 
 An e-detector of Shiryaev-Roberts type (Shin, Ramdas and Rinaldo 2022) for each cell and shift d in log-odds, moved pane
-by pane. With the sum l of the log-likelihood ratios of the pane's labelled events over phi (residual_evidence.py),
+by pane. With n labelled events of the cell in the pane, and the sum l of their log-likelihood ratios over phi
+(residual_evidence.py):
 
-    log M_d <- logaddexp(log M_d, log n_d) + l_d,
+    log M <- logaddexp(log M, log n) + l.
 
-where n_d is what the n events begin the shift with: n on average over the shifts, by what was served alone (`begun`).
 The cell alarms when the mean over d of its M reaches A K, and starts again. While each label's probability, given
-everything earlier, lies within epsilon of what is served, E[mean M] grows by at most n a pane, so the expected number
-of alarms of a cell is at most its labelled events / (A K): over K families, each a partition, N / A among N events.
+everything earlier, lies within epsilon of what is served, E[M] grows by at most n a pane, so the expected number of
+alarms of a cell is at most its labelled events / (A K): over K families, each a partition, N / A among N events.
 
 One state serves one budget. Those for refits and for pages are moved by the same evidence, each reset by its own
 alarms.
@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from stream_calib.drift.residual_lattice import decode, encode, round_down
 
 SHIFTS = (-1.6, -1.0, -0.4, -0.15, 0.15, 0.4, 1.0, 1.6)
-"""d, in log-odds."""
-RARE = 0.05
-"""Where the rarer class is served less, the outer shifts are used: see `begun`."""
+"""d, in log-odds. All eight alike at every base rate. What the outer two cost where they do not help is log(8 / 6) =
+.29 of evidence; what it costs to do without them there was measured (docs/drift.md, Cells that come and go)."""
 
 Floats = NDArray[np.float64]
 
@@ -84,8 +83,6 @@ class PaneEvidence:
 
     labelled: NDArray[np.int64]
     """(C,) events."""
-    rare: NDArray[np.int64]
-    """(C,) those of them that were served a probability below RARE or above 1 - RARE."""
     log_ratio: Floats
     """(C, shifts) sums of l_d over phi."""
 
@@ -161,9 +158,8 @@ def advance(
     log_m = state.carried_to(watched.names)
     # A cell of which nothing came stays as it is and says nothing, though a new snapshot's threshold be below its M.
     active = np.flatnonzero(evidence.labelled > 0)
-    with np.errstate(divide="ignore"):
-        log_n = np.log(begun(evidence.labelled[active], evidence.rare[active]).astype(np.float64))
-    moved = np.logaddexp(log_m[active], log_n) + evidence.log_ratio[active]
+    log_n = np.log(evidence.labelled[active].astype(np.float64))
+    moved = np.logaddexp(log_m[active], log_n[:, None]) + evidence.log_ratio[active]
     threshold = log_threshold(watched, budget_panes)
     # The mean is at most the largest.
     near = np.flatnonzero(moved.max(axis=1, initial=-np.inf) >= threshold)
@@ -178,17 +174,6 @@ def advance(
         moved[alarming] = -np.inf
     log_m[active] = round_down(moved)
     return ResidualState(tuple(watched.names), log_m), alarms
-
-
-def begun(labelled: NDArray[np.int64], rare: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(C, shifts) n_d: how much evidence each shift begins with, of so many events (C,) of which so many are `rare`.
-
-    A rare event begins every shift with 1. Any other one has nothing to look for at the outer shifts, a factor of five
-    in the odds, that the inner ones would not find as soon: their part goes to the middle ones. By events and not by
-    cells, so nothing is frozen for it, and M is carried from one base rate to another as it is.
-    """
-    middle = 2 * labelled - rare
-    return np.stack([rare, labelled, middle, labelled, labelled, middle, labelled, rare], axis=1)
 
 
 def log_threshold(watched: WatchedCells, budget_panes: float) -> float:

@@ -26,7 +26,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.drift.residual import RARE, SHIFTS, PaneEvidence, ResidualSums, WatchedCells
+from stream_calib.drift.residual import SHIFTS, PaneEvidence, ResidualSums, WatchedCells
 
 _LEAST = 1e-6
 _ONE = 1 << 30
@@ -56,8 +56,7 @@ def pane_evidence(watched: WatchedCells, sums: ResidualSums) -> PaneEvidence:
         expected = np.log1p((above if d > 0 else below) * math.expm1(d))
         steps = np.ceil(expected * _ONE).astype(np.int64) * sums.labelled
         ratio[:, i] = d * positives - _by_cell(sums.cell, steps, cells) / _ONE
-    rare = np.where(np.minimum(sums.served, 1.0 - sums.served) < RARE, sums.labelled, 0)
-    return PaneEvidence(labelled, _by_cell(sums.cell, rare, cells), ratio / watched.phi[watched.family][:, None])
+    return PaneEvidence(labelled, ratio / watched.phi[watched.family][:, None])
 
 
 def _by_cell(cell: NDArray[np.intp], column: NDArray[np.int64], cells: int) -> NDArray[np.int64]:
