@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kafka import KafkaConsumer
@@ -25,7 +26,7 @@ from stream_calib.transport.kafka_records import records_of
 from stream_calib.transport.kafka_settings import ClientSettings
 from stream_calib.transport.kafka_topics import TopicCatalogue, opened
 from stream_calib.transport.kafka_writer import PlainWriter, TransactionalWriter
-from stream_calib.transport.port import Record, StartAt, TopicPartition
+from stream_calib.transport.port import Log, Record, StartAt, TopicPartition
 
 _READ_WITHIN_S = 10.0
 _SLICE_MS = 100
@@ -108,6 +109,9 @@ class KafkaLog(LogOnKafka):
             except KafkaError:
                 self._close_reader()
                 raise
+
+    def opener(self) -> Callable[[], Log]:
+        return partial(KafkaLog, self._section)
 
     def _read_on(self, reader: Any, place: KafkaPartition, end: int, max_records: int) -> list[Record]:
         source = TopicPartition(*place)

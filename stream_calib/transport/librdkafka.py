@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from confluent_kafka import Consumer as Client
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
@@ -19,7 +20,7 @@ from stream_calib.transport.librdkafka_records import split
 from stream_calib.transport.librdkafka_settings import ClientSettings
 from stream_calib.transport.librdkafka_topics import REQUEST_TIMEOUT_S, TopicCatalogue, client
 from stream_calib.transport.librdkafka_writer import PlainWriter, TransactionalWriter
-from stream_calib.transport.port import Record, StartAt, TopicPartition
+from stream_calib.transport.port import Log, Record, StartAt, TopicPartition
 
 _SLICE_S = 0.1
 
@@ -93,6 +94,9 @@ class LibrdkafkaLog(LogOnKafka):
         finally:
             self._reader.unassign()
         return records
+
+    def opener(self) -> Callable[[], Log]:
+        return partial(LibrdkafkaLog, self._section)
 
     def close(self) -> None:
         self._writer.close()

@@ -9,7 +9,7 @@ may skip where a transaction marker or an aborted record lies, so ranges are hal
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -188,6 +188,11 @@ class Log(ABC):
         """Opens a transaction and aborts it, writing to no topic: a check of rights and settings. Nothing to try where
         commits need no transaction. Raises TransportError that says what stands in the way."""
         return
+
+    def opener(self) -> Callable[[], Log] | None:
+        """What opens another connection to the same log, in another process too (it can be pickled). None: only this
+        one can be had, or others would gain nothing."""
+        return None
 
     def server_version(self) -> str | None:
         """Version of the log's servers, None where it is not known."""

@@ -12,24 +12,27 @@ from dataclasses import dataclass
 
 from stream_calib.backtest.feed import Feed, FeedBatch
 from stream_calib.backtest.history import Start
+from stream_calib.backtest.topics.partition_reading import (
+    OwnReadings,
+    PartitionPlan,
+    ReadBatch,
+    Readings,
+    partition_readings,
+)
+from stream_calib.backtest.topics.reader_processes import ReaderProcesses, processes_for
 from stream_calib.config import Config
 from stream_calib.errors import ConfigurationError, HistoryError, HistoryGapError
 from stream_calib.events.contracts import ModelKey
-from stream_calib.events.label_decoder import LabelDecoder
 from stream_calib.events.topic_range import Bound, PartitionRange, not_before_ms, range_of
-from stream_calib.transport.port import Log, OffsetRange, Record, TopicPartition
+from stream_calib.transport.port import Log, OffsetRange, TopicPartition
 from stream_calib.windows.input_batch import Records
 from stream_calib.windows.input_partitions import InputPartitions
 from stream_calib.windows.panes import PaneSettings
-from stream_calib.windows.read_inputs import ReadBlocks, ReadInput, ReadLabels
 from stream_calib.windows.shard_store import Mark
 
 RETAINED_AWAY, WITHOUT_RECORD = "retained_away", "without_record"
 """Reasons of `rejects` for offsets of a range: the log holds what is behind them only; a topic that is compacted has no
 record there (that is where transactions end, too)."""
-_FIRST_RECORDS, _MOST_RECORDS = 200, 20_000
-_READ_BYTES = 4_000_000
-"""What is read of a partition at once, by the size of the records before."""
 
 
 @dataclass
@@ -41,8 +44,6 @@ class _Part:
     range: PartitionRange
     next: int
     compacted: bool
-    asked: int
-    """Records to be read next."""
     clock_ms: int = -1
     """As far as it is known here, for pacing."""
 
@@ -52,7 +53,11 @@ class _Part:
 
 
 class TopicFeed(Feed):
-    """The records of one model key, in the order of each partition."""
+    """The records of one model key, in the order of each partition.
+
+    Many records of a log that other processes can open are read by processes of its own (reader_processes.py), which
+    are started anew: the script that runs it needs ``if __name__ == "__main__"``.
+    """
 
     def __init__(
         self,
@@ -71,8 +76,9 @@ class TopicFeed(Feed):
 
         Raises HistoryError where there is nothing to read, HistoryGapError where parts are gone, TransportError.
         """
-        self._log, self._key, self._allow_gaps = log, key, allow_gaps
-        self._settings, self._decoder = PaneSettings.of(config), LabelDecoder(config)
+        self._log, self._config, self._key, self._allow_gaps = log, config, key, allow_gaps
+        self._settings = PaneSettings.of(config)
+        self._readings: Readings | None = None
         self._max_input_skew_ms = config.windows.max_input_skew_ms
         self._counts = Counter[str]()
         self._bounded = bool(since) or bool(until)
@@ -99,8 +105,7 @@ class TopicFeed(Feed):
             # A partition without a record of the range takes no part in it. From the beginning on it does, as live.
             if self._bounded and found.wanted.start >= found.wanted.end:
                 continue
-            asked, start = _FIRST_RECORDS, found.wanted.start
-            self._parts.append(_Part(source, input_key, found, start, compacted[source.topic], asked))
+            self._parts.append(_Part(source, input_key, found, found.wanted.start, compacted[source.topic]))
             self._gone(source, found)
             starts[input_key] = mark
         self._starts = starts
@@ -137,9 +142,11 @@ class TopicFeed(Feed):
         return frozenset(part.input_key for part in self._parts if not part.unread)
 
     def batches(self) -> Iterator[FeedBatch]:
+        place = {part.input_key: i for i, part in enumerate(self._parts)}
+        self._readings = self._opened()
         while reach := self._within_reach():
             for part in reach:
-                yield self._read(part)
+                yield self._read(part, self._readings.next(place[part.input_key]))
 
     def progress(self) -> tuple[int, int]:
         done = sum(part.next - part.range.wanted.start for part in self._parts)
@@ -147,6 +154,8 @@ class TopicFeed(Feed):
 
     def close(self) -> None:
         """The log is the caller's."""
+        if self._readings is not None:
+            self._readings.close()
 
     # --- reading
 
@@ -156,31 +165,24 @@ class TopicFeed(Feed):
         reach = min((part.clock_ms for part in unread), default=0) + self._max_input_skew_ms
         return [part for part in unread if part.clock_ms <= reach]
 
-    def _read(self, part: _Part) -> FeedBatch:
-        end, start = part.range.wanted.end, part.next
-        found = self._log.read(part.source, start, part.asked)
-        records = found if found and found[-1].offset < end else [record for record in found if record.offset < end]
-        # Nothing up to the end that was asked for before: offsets without records.
-        span = OffsetRange(start, records[-1].offset + 1 if records else end)
+    def _opened(self) -> Readings:
+        plans = [
+            PartitionPlan(part.input_key, part.source, part.range.wanted, self._not_before.get(part.source.topic))
+            for part in self._parts
+        ]
+        opener, processes = self._log.opener(), processes_for(plans)
+        if opener is None or not processes:
+            return OwnReadings(partition_readings(self._log, plans, self._config, self._key))
+        return ReaderProcesses(opener, self._config, self._key, plans, processes)
+
+    def _read(self, part: _Part, read: ReadBatch) -> FeedBatch:
+        span = OffsetRange(part.next, read.records.end)
         part.next = span.end
         if part.compacted:
-            self._holes(part, span, len(records))
-        if records:
-            size = sum(len(record.value or b"") for record in records) / len(records)
-            part.asked = min(_MOST_RECORDS, int(_READ_BYTES / max(size, 1)) + 1)
-        since_ms = self._not_before.get(part.source.topic)
-        if since_ms is not None:
-            records = [record for record in records if record.append_time_ms >= since_ms]
-        read = self._decoded(part, records, span)
-        self._counts.update(reject.reason.value for reject in read.rejects)
-        rows = read.of(self._key)
-        part.clock_ms = max(part.clock_ms, self._clock_of(part.input_key[0], rows))
-        return FeedBatch(part.input_key, rows, read.signatures(self._key))
-
-    def _decoded(self, part: _Part, records: Sequence[Record], span: OffsetRange) -> ReadInput:
-        if part.input_key.startswith("l:"):
-            return ReadLabels(records, span, self._decoder, self._settings)
-        return ReadBlocks(records, span, self._settings.max_clock_skew_ms)
+            self._holes(part, span, read.held)
+        self._counts.update(read.rejects)
+        part.clock_ms = max(part.clock_ms, self._clock_of(part.input_key[0], read.records))
+        return FeedBatch(part.input_key, read.records, read.signatures)
 
     def _clock_of(self, side: str, records: Records) -> int:
         """What the records move a clock to, for pacing only: nothing is judged by it."""

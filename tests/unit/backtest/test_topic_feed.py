@@ -253,8 +253,8 @@ def test_what_cannot_be_read_is_counted_by_its_reason() -> None:
 
 def test_a_partition_that_is_far_ahead_waits_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the monitors; so what waits in the join is bounded."""
-    monkeypatch.setattr("stream_calib.backtest.topics.feed._FIRST_RECORDS", 5)
-    monkeypatch.setattr("stream_calib.backtest.topics.feed._MOST_RECORDS", 5)
+    monkeypatch.setattr("stream_calib.backtest.topics.partition_reading._FIRST_RECORDS", 5)
+    monkeypatch.setattr("stream_calib.backtest.topics.partition_reading._MOST_RECORDS", 5)
     topics, hour_ms = Topics(), 3_600_000
     topics.scores(0, *range(MAY_2024_MS, MAY_2024_MS + 48 * hour_ms, hour_ms // 2))
     topics.labels(0, *range(MAY_2024_MS, MAY_2024_MS + 48 * hour_ms, hour_ms // 4))

@@ -1,0 +1,148 @@
+"""Partitions read and decoded by several processes, each some of them, while this one joins.
+
+A client spends microseconds of one core on each record. Which batch comes next is the caller's choice, and how long it
+is the partition's own matter, so the result is that of one process, whatever the time that each takes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.context import SpawnProcess
+from queue import SimpleQueue
+from threading import Thread
+
+from stream_calib import errors
+from stream_calib.backtest.topics.packed_batch import place_of, unpack_batch, unpack_error
+from stream_calib.backtest.topics.partition_reading import PartitionPlan, ReadBatch, Readings
+from stream_calib.backtest.topics.reader_process import ReadingJob, ask, work
+from stream_calib.config import Config
+from stream_calib.errors import HistoryError, StreamCalibError
+from stream_calib.events.contracts import ModelKey
+from stream_calib.transport.port import Log
+
+_FEWEST_OFFSETS = 500_000
+"""Fewer are read before processes have started."""
+_MOST_PROCESSES = 6
+"""A record takes a reader about five times as long as the join."""
+_END_S = 5.0
+
+
+def processes_for(plans: Sequence[PartitionPlan]) -> int:
+    """How many processes are worth their start: one a core, or none."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if cores < 2 or sum(map(_offsets, plans)) < _FEWEST_OFFSETS:
+        return 0
+    return min(cores, len(plans), _MOST_PROCESSES)
+
+
+class ReaderProcesses(Readings):
+    """See Readings. The processes end with this object, and with this process, however it ends."""
+
+    def __init__(
+        self,
+        opener: Callable[[], Log],
+        config: Config,
+        key: ModelKey,
+        plans: Sequence[PartitionPlan],
+        processes: int,
+    ) -> None:
+        self._readers: list[_Reader] = []
+        self._reader_of: dict[int, _Reader] = {}
+        try:
+            for own in _shares(plans, processes):
+                reader = _Reader(ReadingJob(opener, config, key, own))
+                self._readers.append(reader)
+                self._reader_of.update(dict.fromkeys(own, reader))
+        except BaseException:
+            self.close()
+            raise
+
+    def next(self, place: int) -> ReadBatch:
+        return self._reader_of[place].next(place)
+
+    def close(self) -> None:
+        for reader in self._readers:
+            reader.process.terminate()
+        for reader in self._readers:
+            reader.close()
+        self._readers = []
+
+
+class _Reader:
+    """One process, and what has come from it."""
+
+    def __init__(self, job: ReadingJob) -> None:
+        # Not forked: the caller may have threads that a fork would leave half-way.
+        context = get_context("spawn")
+        self._told, its = context.Pipe()
+        self.process: SpawnProcess = context.Process(target=work, args=(job, its), daemon=True)
+        self._sources = {place: str(plan.source) for place, plan in job.plans.items()}
+        self._come: dict[int, SimpleQueue[bytes | None]] = {place: SimpleQueue() for place in job.plans}
+        self._error: bytes | None = None
+        self._listener = Thread(target=self._listen, daemon=True)
+        self.process.start()
+        its.close()
+        self._listener.start()
+
+    def next(self, place: int) -> ReadBatch:
+        """Waits for the plan's next batch. Raises what its process has failed of."""
+        packed = self._come[place].get()
+        if packed is None:
+            raise self._failure(self._sources[place])
+        with suppress(OSError):  # it has ended: the batch behind the last one that came says why
+            ask(self._told, place)
+        return unpack_batch(packed)
+
+    def close(self) -> None:
+        self.process.join(_END_S)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self._listener.join()
+        self._told.close()
+
+    def _listen(self) -> None:
+        """Takes what comes at once, or the process would wait: it is no more than it was asked for."""
+        try:
+            while True:
+                packed = self._told.recv_bytes()
+                place = place_of(packed)
+                if place is None:
+                    self._error = packed
+                else:
+                    self._come[place].put(packed)
+        except (EOFError, OSError):
+            for come in self._come.values():
+                come.put(None)
+
+    def _failure(self, source: str) -> Exception:
+        if self._error is None:
+            self.process.join(_END_S)
+            return HistoryError(
+                f"the process that reads {source} has ended with exit code {self.process.exitcode}; is there memory"
+                " enough?"
+            )
+        name, message = unpack_error(self._error)
+        kind = getattr(errors, name, None) if name else None
+        if isinstance(kind, type) and issubclass(kind, StreamCalibError):
+            return kind(message)
+        return RuntimeError(f"the process that reads {source} has failed:\n{message}")
+
+
+def _shares(plans: Sequence[PartitionPlan], processes: int) -> Iterator[Mapping[int, PartitionPlan]]:
+    """Place -> plan of each process: about as many offsets of each topic, as records of a topic are alike."""
+    shares: list[dict[int, PartitionPlan]] = [{} for _ in range(processes)]
+    loads = [Counter[str]() for _ in shares]
+    for place, plan in sorted(enumerate(plans), key=lambda one: -_offsets(one[1])):
+        least = min(range(processes), key=lambda i: (loads[i][plan.source.topic], loads[i].total(), i))
+        shares[least][place] = plan
+        loads[least][plan.source.topic] += _offsets(plan)
+    return (dict(sorted(share.items())) for share in shares if share)
+
+
+def _offsets(plan: PartitionPlan) -> int:
+    return plan.wanted.end - plan.wanted.start
