@@ -12,7 +12,7 @@ from stream_calib.pages.texts import count_text, date_text, in_words, percent_te
 
 _MOST_GROUPS = 10
 _MOST_ALARMS = 5
-_NAME_WIDTH = 30
+_NAME_WIDTH = 28
 _ALARM_WIDTH = 300
 """Four lines."""
 _REJECTED = "_rejected_"

@@ -23,6 +23,8 @@ HOURLY_DAYS = 31
 """Up to so many days are cut into panes of an hour, longer ranges into days: a policy costs panes and cells."""
 MOST_REFITS = 160
 """By age: a long range is refitted less often than every day, which is what takes the time."""
+MOST_UNIQUE_VALUES, LEAST_ROWS_A_VALUE = 100, 3
+"""A column of more values, with fewer rows a value, makes no groups."""
 CROSSED = 3
 """Up to so many attributes, every pair of them is a family too."""
 _UNITS_MS: Mapping[TimeUnit, float] = {"s": 1e3, "ms": 1.0, "us": 1e-3}
@@ -62,6 +64,17 @@ class TrialColumns:
         """Raises as `of_scores`."""
         time = None if self.label_time is None else _time(engine, table, self.label_time, self.time_unit)
         return LabelColumns(self.label, time, zone=self.zone)
+
+    def check_groups(self, engine: Engine, table: Table) -> None:
+        """Raises HistoryError where a column has nearly as many values as rows, as an id has: it makes no groups."""
+        for column in self.groups:
+            sql = f"SELECT count(*) AS n, approx_count_distinct({table.field(column).sql}) AS k FROM {table.sql}"
+            ((n, k),) = engine.rows(Statement(sql, {"n": "integer", "k": "integer"}), table.source)
+            if k > MOST_UNIQUE_VALUES and n < LEAST_ROWS_A_VALUE * k:
+                raise HistoryError(
+                    f"{table.source}: the column {column!r} has about {k:,} values in {n:,} rows, so next to every row"
+                    " would be a group of its own; leave it out of --group (where it names predictions, it is the --id)"
+                )
 
     def config(self, span_ms: tuple[int, int], horizon_ms: int) -> Config:
         """The defaults, with these attributes and panes to fit the range of event times."""

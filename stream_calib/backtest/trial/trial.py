@@ -14,7 +14,7 @@ import msgspec
 from stream_calib.backtest.comparison.assemble import assemble
 from stream_calib.backtest.document import BacktestDocument, Interval
 from stream_calib.backtest.history import CellHistory
-from stream_calib.backtest.outcome import DayFigures, GroupFigures, PolicyOutcome
+from stream_calib.backtest.outcome import AlarmFigures, DayFigures, GroupFigures, PolicyOutcome, RefitFigures
 from stream_calib.backtest.policies.run import WARM_UP_DAYS, run_policy
 from stream_calib.backtest.policies.run_columns import cell_columns
 from stream_calib.backtest.policies.stepping import serves_from
@@ -138,6 +138,7 @@ def try_files(
         engine, table = DuckDBEngine(connection), open_files(connection, paths)
         scores, labels = columns.of_scores(engine, table), columns.of_labels(engine, table)
         span = span_of(engine, table, scores, labels, KEY)
+        columns.check_groups(engine, table)
         config = columns.config(span, horizon_ms)
         history = cells_of_tables(engine, table, scores, None, labels, config, KEY)
     _check_counted(history)
@@ -235,11 +236,18 @@ def trial_of(
             first_served_ms=serves_from(published[0].pane, config) * pane_ms if published else None,
         ),
         alarms=[
-            TrialAlarm(serves_from(alarm.pane, config) * pane_ms, alarm.kind, alarm.what)
+            TrialAlarm(serves_from(alarm.pane, config) * pane_ms, alarm.kind, _told(alarm, published, config))
             for alarm in outcome.alarms
             if alarm.state == "open" and alarm.kind not in _TOLD_BY_REFITS
         ],
     )
+
+
+def _told(alarm: AlarmFigures, published: Sequence[RefitFigures], config: Config) -> str:
+    """Before the first calibrator serves, what an alarm calls served is the score itself."""
+    if published and alarm.pane >= serves_from(published[0].pane, config):
+        return alarm.what
+    return alarm.what.replace(" was served", " was the score").replace("what is served", "what the scores say")
 
 
 def _quality(days: Sequence[DayFigures], *, raw: bool) -> TrialQuality:

@@ -154,6 +154,14 @@ def test_what_is_not_said_is_asked_for(tmp_path: Path) -> None:
     assert "no whole UTC day has outcomes that are final, which they are a horizon (1 d)" in refusal(path, known)
 
 
+def test_a_column_that_tells_rows_apart_makes_no_groups(tmp_path: Path) -> None:
+    times = pyarrow.array(JANUARY_MS + np.arange(400) * DAY_MS // 10).cast(pyarrow.timestamp("ms"))
+    path = table_at(tmp_path / "log.parquet", times, **{"device type": [f"d{i}" for i in range(400)]})
+    said = refusal(path, COLUMNS)
+    assert "the column 'device type' has about " in said
+    assert "leave it out of --group (where it names predictions, it is the --id)" in said
+
+
 def test_findings_are_of_most_rows_or_of_none(tmp_path: Path) -> None:
     """Else a scale that was not said, or labels of -1, would be read as a model that is wrong."""
     path, days = tmp_path / "log.parquet", [JANUARY_MS // 1000 + 86_400 * day for day in range(30)]
