@@ -146,6 +146,12 @@ class LabelWalk:
             self._state = state
         return self._state
 
+    def last_state(self) -> DetectorState:
+        """The same at the end of the path, kept for others who come there."""
+        state = self.state()
+        self._paths.keep(self._nodes[-1], state)
+        return state
+
     def _judged(self, state: DetectorState, pane: int, current: Current | None) -> JudgedLabels:
         outcomes, scores = (None, None) if current is None else self._shown(pane, current)
         return judge_labels(state, pane, self._counts(pane), outcomes, scores, self._config)

@@ -43,7 +43,7 @@ class SharedDecider(Decider):
     @property
     def detector(self) -> str:
         """As of Decider."""
-        labels = with_versions(self._walk.state(), self._versions.__getitem__)
+        labels = with_versions(self._walk.last_state(), self._versions.__getitem__)
         _, state = self._state
         return self._encoded(replace(state, outcomes=labels.outcomes, selection=labels.selection))
 

@@ -3,11 +3,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.policies import label_paths
 from stream_calib.backtest.policies.policy import Policy, make_policy
 from stream_calib.backtest.policies.shared_fits import SharedFits, fit_key
 from stream_calib.backtest.policies.stepping import Stepper
 from stream_calib.config import Config
+from stream_calib.drift.step import judge_labels
 from stream_calib.refit.candidate import make_candidate
 from tests.unit.backtest.made_up import history
 from tests.unit.refit.world import config
@@ -32,14 +37,14 @@ OTHER_FITS: list[dict[str, Any]] = [
 ]
 
 
-def policies(settings: list[dict[str, Any]]) -> list[Policy]:
-    return [make_policy(f"policy {i}", given, config(), "test") for i, given in enumerate(settings)]
+def policies(chosen: list[dict[str, Any]]) -> list[Policy]:
+    return [make_policy(f"policy {i}", one, config(), "test") for i, one in enumerate(chosen)]
 
 
-def stepped(configuration: Config, shared: SharedFits | None) -> tuple[Any, ...]:
+def stepped(configuration: Config, shared: SharedFits | None, cells: CellHistory = CELLS) -> tuple[Any, ...]:
     """All that a run leaves behind."""
-    made = Stepper(CELLS, configuration, shared=shared)
-    for pane in range(CELLS.first_pane, made.last_pane + 1):
+    made = Stepper(cells, configuration, shared=shared)
+    for pane in range(cells.first_pane, made.last_pane + 1):
         made.step(pane)
     versions = [publication.version for publication in made.publications()]
     names = [f"snapshot:{version}" for version in versions]
@@ -70,8 +75,8 @@ def test_keys_tell_fits_apart_and_nothing_else() -> None:
     assert len({fit_key(policy.config) for policy in policies([{}, *OTHER_FITS])}) == 1 + len(OTHER_FITS)
 
 
-@pytest.mark.parametrize("given", [{"refit.max_age": "12h"}, {"refit.gate_margin": 0.0}])
-def test_candidates_of_a_pane_are_fitted_once(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("other", [{"refit.max_age": "12h"}, {"refit.gate_margin": 0.0}])
+def test_candidates_of_a_pane_are_fitted_once(other: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     fitted: list[int] = []
 
     def counted(evidence: Any, *rest: Any) -> Any:
@@ -81,7 +86,52 @@ def test_candidates_of_a_pane_are_fitted_once(given: dict[str, Any], monkeypatch
     monkeypatch.setattr("stream_calib.backtest.policies.shared_fits_group.make_candidate", counted)
     shared = SharedFits(CELLS)
     asked = 0
-    for policy in policies([{}, given, {}]):
+    for policy in policies([{}, other, {}]):
         _, (decisions, _, _), _ = stepped(policy.config, shared)
         asked += sum(b'"type":"request"' in entry for entry in decisions)
     assert len(fitted) == len(set(fitted)) < asked
+
+
+SHORT = history(4 * 24, rows_a_pane=60, changed_from=60)
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "refit.gate_margin": st.sampled_from([0.0, 0.01, 5.0]),
+        "refit.max_age": st.sampled_from(["7h", "1d"]),
+        "refit.level_cadence": st.sampled_from(["5h"]),
+        "refit.cooldown": st.sampled_from(["1h", "12h"]),
+        "drift.psi_threshold": st.sampled_from([0.01, 0.2]),
+        "drift.false_alarm_days": st.sampled_from([2.0, 30.0]),
+        "drift.page_days": st.sampled_from([3.0, 365.0]),
+    },
+)
+ALONE: dict[str, tuple[Any, ...]] = {}
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.lists(SETTINGS, min_size=2, max_size=4), st.sampled_from([(1, 2, 40), (7, 400, 300_000), (10**6, 1, 10**6)]))
+def test_any_policies_come_to_the_same_bytes_with_others(chosen: list[dict[str, Any]], kept: tuple[int, ...]) -> None:
+    """However few states and panes are kept of the paths that others have walked."""
+    shared = SharedFits(SHORT)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in zip(("_KEPT_EVERY", "_STATES_KEPT", "_MOST_NODES"), kept, strict=True):
+            patch.setattr(label_paths, name, value)
+        for policy in policies(chosen):
+            key = policy.config.model_dump_json()
+            if key not in ALONE:
+                ALONE[key] = stepped(policy.config, None, SHORT)
+            assert stepped(policy.config, shared, SHORT) == ALONE[key], policy.overrides
+
+
+def test_a_path_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[int] = []
+
+    def counted(state: Any, pane: int, *rest: Any) -> Any:
+        judged.append(pane)
+        return judge_labels(state, pane, *rest)
+
+    monkeypatch.setattr(label_paths, "judge_labels", counted)
+    shared = SharedFits(SHORT)
+    for policy in policies([{}, {"drift.psi_threshold": 0.3}, {"refit.min_new_labels": 100_000}]):
+        stepped(policy.config, shared, SHORT)
+    assert len(judged) == len(set(judged))
