@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stream_calib.backtest.document import Detection
 from stream_calib.backtest.exact.verify import Verification
 from stream_calib.backtest.history import CellHistory
 from stream_calib.events.contracts import ModelKey
+from stream_calib.pages.texts import in_words
 from workers.time_text import age, utc_minute, utc_of_pane
+
+_COUNTED = {
+    "rows": "rows",
+    "accepted": "scores accepted",
+    "winners": "of them counted: each id once in a pane (winners)",
+    "labelled": "of these with a label at their horizon (labelled)",
+    "unlabelled": "of these without one (unlabelled)",
+    "labels": "labels accepted",
+    "matched": "of them that found their score within the horizon (matched)",
+    "unmatched": "of them that did not (unmatched)",
+}
+"""Names of counts, in the order in which they are shown, and what they say; others stand behind them by their names."""
 
 
 def history_text(history: CellHistory) -> str:
-    """What was replayed, in a line or two."""
+    """What was replayed, and what was counted."""
     first, end = (utc_of_pane(pane, history.pane_ms) for pane in (history.first_pane, history.last_pane + 1))
-    counts = ", ".join(f"{name} {n:,}" for name, n in sorted(history.counts.items()))
     start = "as live from its beginning" if history.start == "exact" else "started cold"
-    return f"{history.key}: {history.source}\n{len(history.panes):,} panes from {first} to {end} UTC, {start}" + (
-        f"; {counts}" if counts else ""
+    return (
+        f"{history.key}: {history.source}\n{len(history.panes):,} panes from {first} to {end} UTC, {start}"
+        + "".join(f"\n  {n:>13,}  {_COUNTED.get(name, in_words(name))}" for name, n in _in_order(history.counts))
     )
+
+
+def _in_order(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    known = [(name, counts[name]) for name in _COUNTED if name in counts]
+    return [*known, *((name, n) for name, n in sorted(counts.items()) if name not in _COUNTED)]
 
 
 def detection_text(detection: Detection) -> str:

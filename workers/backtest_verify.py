@@ -98,12 +98,12 @@ def verify_live(
     try:
         decisions = LiveDecisions.of_state(live)
     except HistoryError as error:
-        left_out.append(f"decisions: {error}")
+        left_out.append(f"decisions, snapshots and alerts: {error}")
     try:
         made = replay_topics(log, config, key, live, on_progress=on_records)
     except HistoryGapError as error:
         made = replay_kept(log, config, key, live, on_records)
-        left_out = [f"decisions: {error}"]
+        left_out = [f"decisions, snapshots and alerts: {error}"]
         decisions = None
     given: GivenReplay | None = None
     if decisions is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from stream_calib import __version__
+import stream_calib
 from stream_calib.backtest.outcome import PolicyOutcome, decode_outcome
 from stream_calib.backtest.policies.policy import Policy
 from stream_calib.snapshot.canonical import canonical_json, sha256_hex
@@ -16,12 +16,21 @@ _FORMAT = 1
 """Of what an outcome holds and how it is made; raised where either changes."""
 
 
+def _code_sha256() -> str:
+    """Of the library's version and source files: the version alone stays the same while they are worked on."""
+    package = Path(stream_calib.__file__).parent
+    files = {str(path.relative_to(package)): sha256_hex(path.read_bytes()) for path in package.rglob("*.py")}
+    return sha256_hex(canonical_json([stream_calib.__version__, files]))
+
+
 class OutcomeFolder:
     """Outcomes of policies over one history. Any number of processes may use the folder at once: a file is whole, or is
     not there."""
 
     def __init__(self, folder: Path, history_sha256: str, warm_up_days: int) -> None:
         """Makes the folder where it is not there. Raises OSError."""
+        # Once, by whoever makes it: files that are edited meanwhile change no name.
+        self._code_sha256 = _code_sha256()
         self._folder, self._history_sha256, self._warm_up_days = folder, history_sha256, warm_up_days
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -29,7 +38,7 @@ class OutcomeFolder:
         """Named by all that the outcome depends on."""
         content = [
             _FORMAT,
-            __version__,
+            self._code_sha256,
             self._history_sha256,
             self._warm_up_days,
             policy.label_delay_panes,

@@ -13,6 +13,7 @@ from stream_calib.backtest.outcome import PolicyOutcome
 from stream_calib.backtest.policies.parallel import Progress, run_policies
 from stream_calib.backtest.policies.policy import Policy, current_policy, make_policy
 from stream_calib.backtest.policies.run import run_policy
+from stream_calib.backtest.policies.run_folder import OutcomeFolder
 from stream_calib.errors import BacktestError
 from tests.unit.backtest.made_up import history
 from tests.unit.refit.world import config
@@ -108,3 +109,12 @@ def test_a_process_that_dies_before_it_has_read_the_history_is_not_waited_for(tm
     assert failed == [
         ("current", "its process was ended by SIGKILL before it had read the history; is there memory enough?")
     ]
+
+
+def test_outcomes_of_other_code_are_not_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = policies()[0]
+    own = OutcomeFolder(tmp_path, "history", 14).path(policy)
+    assert OutcomeFolder(tmp_path, "history", 14).path(policy) == own
+    (tmp_path / "other.py").write_text("")
+    monkeypatch.setattr("stream_calib.__file__", str(tmp_path / "__init__.py"))
+    assert OutcomeFolder(tmp_path, "history", 14).path(policy) != own
