@@ -7,7 +7,8 @@
 The exact replay reads scores and labels, hashes ids, puts them in order, joins, closes and matures panes, on one core;
 DuckDB joins and counts the same files on two. Rates are by CPU seconds, of all threads of the process, which is what
 the cores would do that nothing else uses; those by the clock are beside them, and so is the load of the machine. From
-Kafka, a bare loop that polls the same records and drops them is measured in turn with the replay. Policies are run over
+Kafka, a bare loop that polls the same records and drops them is measured in turn with the replay, each in processes of
+its own; by the clock, from the start of the replay's processes on. Policies are run over
 the cells of the packaged flights; the goal of those that share fits is judged behind the first one of each process,
 which makes the fits. Memory is that of a
 process of its own while events go through it. Evidently and NannyML have environments that are made once; one report a
@@ -60,7 +61,7 @@ POLICIES_OF_SAME_FITS, POLICIES_OF_OTHER_FITS = Goal(100, at_least=True), Goal(1
 
 HOURS, SCORES_AN_HOUR = 240, 20_000
 """9.5 million events."""
-KAFKA_EVENTS, KAFKA_ROUNDS = 1_000_000, 3
+KAFKA_EVENTS, KAFKA_ROUNDS = 4_000_000, 3
 MEMORY_EVENTS, MEMORY_SCORES_AN_HOUR = 50_000_000, 50_000
 PEER_DAYS, PEER_SCORES_AN_HOUR = 12, 8_000
 CORES = 2

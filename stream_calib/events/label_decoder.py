@@ -122,6 +122,8 @@ def key_id(key: bytes | None) -> str | None:
 
 def read_labels(values: Sequence[Any], path: str) -> tuple[NDArray[np.int8], Failures]:
     """Labels (n,) int8: 0, 1 or WITHDRAWN (0 where refused), and what is refused."""
+    if set(map(type, values)) == {int} and set(values) <= {0, 1}:  # by far the most, and several times as fast
+        return np.array(values, dtype=np.int8), {}
     known = [LABEL_TABLE.get((type(value), value)) if type(value) not in (dict, list) else None for value in values]
     failures: Failures = {i: _refusal(values[i], path) for i, label in enumerate(known) if label is None}
     return np.array([label or 0 for label in known], dtype=np.int8), failures
