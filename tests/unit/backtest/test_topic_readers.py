@@ -1,0 +1,109 @@
+"""Partitions read by several processes: the same batches as in one, and failures as what they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from stream_calib.backtest.topics.packed_batch import pack_batch, pack_error, place_of, unpack_batch, unpack_error
+from stream_calib.backtest.topics.partition_reading import (
+    OwnReadings,
+    PartitionPlan,
+    ReadBatch,
+    Readings,
+    partition_readings,
+)
+from stream_calib.backtest.topics.reader_processes import ReaderProcesses, processes_for
+from stream_calib.errors import HistoryError, UnknownTopicError
+from stream_calib.transport.memory import MemoryLog
+from stream_calib.transport.port import Log, OffsetRange, Outgoing, TopicPartition
+from tests.unit.backtest.test_topic_feed import CONFIG, KEY, MAY_2024_MS, Topics
+
+PLANS = [
+    PartitionPlan("s:b:0", TopicPartition("blocks", 0), OffsetRange(0, 350), None),
+    PartitionPlan("l:l:0", TopicPartition("labels", 0), OffsetRange(3, 901), None),
+    PartitionPlan("l:l:1", TopicPartition("labels", 1), OffsetRange(0, 1), MAY_2024_MS + 5),
+]
+
+
+def written() -> Log:
+    """The same in every process that opens it."""
+    topics = Topics(2)
+    topics.scores(0, *range(MAY_2024_MS, MAY_2024_MS + 350))
+    topics.labels(0, *range(MAY_2024_MS, MAY_2024_MS + 900))
+    topics.labels(1, MAY_2024_MS)
+    topics.log.produce([Outgoing("labels", None, b"{", (), 0)])
+    return topics.log
+
+
+def without_topics() -> Log:
+    return MemoryLog()
+
+
+def killed() -> Log:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("it is alive")
+
+
+def all_of(readings: Readings) -> list[tuple[int, bytes]]:
+    """Place and bytes of every batch, in turns."""
+    found, ends = [], {place: plan.wanted.start for place, plan in enumerate(PLANS)}
+    while left := [place for place, end in ends.items() if end < PLANS[place].wanted.end]:
+        for place in left:
+            batch = readings.next(place)
+            ends[place] = batch.records.end
+            found.append((place, pack_batch(place, batch)))
+    return found
+
+
+def own() -> OwnReadings:
+    return OwnReadings(partition_readings(written(), PLANS, CONFIG, KEY))
+
+
+def test_processes_give_the_batches_of_one() -> None:
+    with closing(ReaderProcesses(written, CONFIG, KEY, PLANS, 2)) as readings:
+        found = all_of(readings)
+    assert found == all_of(own())
+    assert len(found) > len(PLANS)
+
+
+def test_a_batch_survives_its_bytes() -> None:
+    for place, packed in all_of(own()):
+        batch = unpack_batch(packed)
+        assert place_of(packed) == place
+        assert pack_batch(place, batch) == packed
+    batch = own().next(1)
+    back = unpack_batch(pack_batch(1, batch))
+    assert isinstance(back, ReadBatch)
+    assert (back.held, dict(back.rejects)) == (200, {})
+    np.testing.assert_array_equal(back.records.rows.event_time_ms, np.arange(200) + MAY_2024_MS + 3)
+    assert own().next(0).signatures == unpack_batch(pack_batch(0, own().next(0))).signatures != {}
+
+
+def test_an_error_survives_its_bytes() -> None:
+    packed = pack_error("HistoryError", "why")
+    assert (place_of(packed), unpack_error(packed)) == (None, ("HistoryError", "why"))
+    assert json.loads(packed[8:]) == {"kind": "HistoryError", "message": "why"}
+
+
+@pytest.mark.parametrize(
+    ("opener", "kind", "message"),
+    [(without_topics, UnknownTopicError, "labels"), (killed, HistoryError, r"labels-0 has ended with exit code -9")],
+)
+def test_a_failure_is_the_caller_s(opener: Callable[[], Log], kind: type[Exception], message: str) -> None:
+    with closing(ReaderProcesses(opener, CONFIG, KEY, PLANS[1:2], 1)) as readings, pytest.raises(kind, match=message):
+        readings.next(0)
+
+
+def test_few_records_are_not_worth_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    many = [plan._replace(wanted=OffsetRange(0, 200_000)) for plan in PLANS]
+    assert (processes_for(PLANS), processes_for(many)) == (0, 2)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
+    assert processes_for(many) == 0
