@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 import typer
@@ -87,6 +89,9 @@ app = typer.Typer(
 @app.callback()
 def _before_every_command() -> None:
     plain_logging()
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A file's name may hold bytes that are no text; Python writes them so to stderr only.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def main() -> None:

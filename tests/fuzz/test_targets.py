@@ -21,6 +21,11 @@ def test_what_is_good_is_read(name: str) -> None:
         TARGETS[name].run(seed)
 
 
+def test_a_name_that_is_no_text_can_be_told_of() -> None:
+    """Found by `make fuzz`."""
+    TARGETS["command_line"].run(b"doctor\n--rate\n1e3\n--config\nG\xbbOD")
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_any_bytes(name: str) -> None:
     target = TARGETS[name]
