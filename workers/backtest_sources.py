@@ -47,7 +47,7 @@ class SourceOptions:
     table: Sequence[str] = ()
     """Scores and labels in one."""
     label_time: str | None = None
-    """Column of the label's time in `table`; None: labels are dated at the horizon."""
+    """Column of the label's time in `table`; None: that of labels.time, or at the horizon."""
     engine: bool = False
     """Whether rows of files are counted inside DuckDB."""
     duckdb: Path | None = None

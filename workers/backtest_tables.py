@@ -29,12 +29,13 @@ def history_of_tables(options: SourceOptions, config: Config, key: ModelKey) -> 
     """
     with _engine(options) as (engine, opened):
         labels = opened(options.labels) if options.labels else None
+        table = opened(options.scores or options.table)
         return cells_of_tables(
             engine,
-            opened(options.scores or options.table),
+            table,
             ScoreColumns.of(config, key),
             labels,
-            _of_one_table(options, config) if labels is None else LabelColumns.of(config),
+            _of_one_table(options, config, table) if labels is None else LabelColumns.of(config),
             config,
             key,
             buckets="exact" if options.live_buckets else "engine",
@@ -87,8 +88,11 @@ def _only(names: Sequence[str]) -> str:
     return names[0]
 
 
-def _of_one_table(options: SourceOptions, config: Config) -> LabelColumns:
-    """Labels beside their scores: no id, and a time only where its column was named."""
-    labels = config.labels
-    time = None if options.label_time is None else TimeColumn(options.label_time, labels.time.unit)
+def _of_one_table(options: SourceOptions, config: Config, table: Table) -> LabelColumns:
+    """Labels beside their scores: no id, and a time where its column was named, or labels.time names one of the table.
+    The column of the scores' time is no time of labels: in events of their own both may be called the same."""
+    labels, name = config.labels, options.label_time
+    if name is None and labels.time.path != config.scores.time.path and labels.time.path in table.fields:
+        name = labels.time.path
+    time = None if name is None else TimeColumn(name, labels.time.unit)
     return LabelColumns(labels.label, time, model=labels.model, granularity_ms=labels.time_granularity_ms)

@@ -69,7 +69,7 @@ def backtest(
         typer.Option(
             "--label-time",
             metavar="COLUMN",
-            help="--table: when the label was known; without it, at the horizon.",
+            help="--table: when the label was known; else labels.time of the configuration; else at the horizon.",
             rich_help_panel=_SOURCE,
         ),
     ] = None,
