@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from stream_calib.backtest.history import CellHistory
-from stream_calib.backtest.tables.cells_of_rows import MATCHED, REPEATED, CellKeys, packed_panes
+from stream_calib.backtest.tables.cells_of_rows import CellKeys, packed_panes
 from stream_calib.backtest.tables.columns import LabelColumns, ScoreColumns, Table
 from stream_calib.backtest.tables.engine import Engine
 from stream_calib.backtest.tables.fields import label_fields, score_fields
@@ -112,18 +112,14 @@ def cells_of_tables(
     dictionary = _put_tables(engine, query, found, config)
     _put_units(engine, query, source, exact=buckets == "exact")
     keys = CellKeys.of(first, len(dictionary))
-    counted = engine.columns(query.cells(keys, exact=buckets == "exact"), source)
-    of_cells = counted["key"] != MATCHED
-    key_of, n = counted["key"][of_cells], counted["n"][of_cells]
-    negative = config.windows.missing_label == "negative_at_horizon"
-    cells = keys.cells(key_of, n, negative=negative)
+    counted = engine.counts(query.cells(keys, exact=buckets == "exact"), source)
+    winners = keys.winners(counted)
     final = first - 1 if found.newest_label_ms is None else min(_last_final(found.newest_label_ms, query), last)
-    packed = packed_panes(cells, range(first, last + 1), final, dictionary, config)
-    state = keys.state(key_of)
+    packed = packed_panes(winners, keys, range(first, last + 1), final, dictionary, config)
     counts = found.counts
-    counts["winners"] = int(n.sum())
+    counts["winners"] = int(winners.n.sum())
     counts["duplicates"] = counts["accepted"] - counts["winners"]
-    counts["matched"] = int(n[(state > 0) & (state < REPEATED)].sum()) + int(counted["n"][~of_cells].sum())
+    counts["matched"] = keys.matched(counted)
     counts["unmatched"] = counts["labels"] - counts["matched"]
     counts["capped"] = packed.capped
     kept = {name: n for name, n in counts.items() if n}

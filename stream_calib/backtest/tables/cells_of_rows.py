@@ -1,4 +1,4 @@
-"""From the numbers that the query gives to the packed cells of each pane."""
+"""From the numbers that the query gives to the packed cells of each pane, pane by pane."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_calib.backtest.history import PaneBlobs
+from stream_calib.backtest.tables.tally import Counted, run_starts
 from stream_calib.calibration.grid import N_BINS
 from stream_calib.config import Config
 from stream_calib.events.identity import UNIT_BUCKETS
 from stream_calib.windows.cells import MaturedCells, ScoredCells
-from stream_calib.windows.vocabulary import MOST_KEEP_RATES, Vocabulary
+from stream_calib.windows.vocabulary import MOST_KEEP_RATES, CappedCells, Vocabulary
 
 NONE, WITHDRAWN, NEGATIVE, POSITIVE, REPEATED = 0, 1, 2, 3, 4
 """What a winner's label is; REPEATED is added where its id is there several times."""
@@ -27,7 +28,7 @@ _STATE_BITS = 3
 _BIN_BITS = (N_BINS - 1).bit_length()
 _BUCKET_BITS = (UNIT_BUCKETS - 1).bit_length()
 _THREADS = 2
-"""Of packing, which compresses outside of the interpreter's lock."""
+"""Of sorting and packing, which go on outside of the interpreter's lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,43 +50,49 @@ class CellKeys:
         of_signature = f"({of_bucket}) * {1 << self.signature_bits} + signature"
         return f"(({of_signature}) * {1 << _BIN_BITS} + bin) * {1 << _STATE_BITS} + {state}"
 
-    def state(self, key: NDArray[np.int64]) -> NDArray[np.int64]:
-        return key & ((1 << _STATE_BITS) - 1)
+    def winners(self, counted: Counted) -> Counted:
+        """Those that are winners."""
+        first = int(np.searchsorted(counted.key, 0))
+        return Counted(counted.key[first:], counted.n[first:])
 
-    def cells(self, key: NDArray[np.int64], n: NDArray[np.int64], *, negative: bool) -> CountedCells:
-        """`negative`: winners without a label are negatives."""
-        order = np.argsort(key)
-        key, n = key[order], n[order]
+    def matched(self, counted: Counted) -> int:
+        """Labels that join a winner."""
+        state = counted.key & ((1 << _STATE_BITS) - 1)
+        once = (counted.key >= 0) & (state > NONE) & (state < REPEATED)
+        return int(counted.n[once | (counted.key == MATCHED)].sum())
+
+    def panes(self, key: NDArray[np.int64], panes: range) -> list[int]:
+        """Where in the keys, ascending, each of the panes begins, and where the last ends."""
+        width = _STATE_BITS + _BIN_BITS + self.signature_bits + _BUCKET_BITS
+        firsts = (np.arange(panes.start, panes.stop + 1) - self.first_pane) << width
+        return np.searchsorted(key, firsts).tolist()  # type: ignore[no-any-return]  # numpy's stubs say Any
+
+    def cells(
+        self, winners: Counted, hashes: NDArray[np.uint64], *, negative: bool
+    ) -> tuple[ScoredCells, MaturedCells]:
+        """Of winners of one pane. `hashes`: of signatures, by place; `negative`: winners without a label are
+        negatives."""
+        key, n = winners
         cell, state = key >> _STATE_BITS, key & (REPEATED - 1)
-        start = np.flatnonzero(np.concatenate([np.ones(min(len(cell), 1), bool), cell[1:] != cell[:-1]]))
-        unlabelled = (state == WITHDRAWN) if negative else (state < NEGATIVE)
-        columns = n, np.where(state == POSITIVE, n, 0), np.where(unlabelled, n, 0)
-        winners, positives, without = (np.add.reduceat(c, start) if len(start) else c for c in columns)
+        start = run_starts(cell)
         cell = cell[start]
-        rest = cell >> _BIN_BITS
-        by_bucket = rest >> self.signature_bits
-        return CountedCells(
-            pane=(by_bucket >> _BUCKET_BITS) + self.first_pane,
-            bucket=(by_bucket & ((1 << _BUCKET_BITS) - 1)).astype(np.uint8),
-            place=rest & ((1 << self.signature_bits) - 1),
-            grid_bin=(cell & ((1 << _BIN_BITS) - 1)).astype(np.uint16),
-            winners=winners,
-            positives=positives,
-            unlabelled=without,
+        unlabelled = _sums(np.where((state == WITHDRAWN) if negative else (state < NEGATIVE), n, 0), start)
+        in_cell = _sums(n, start)
+        place = (cell >> _BIN_BITS) & ((1 << self.signature_bits) - 1)
+        matured = MaturedCells(
+            ((cell >> (_BIN_BITS + self.signature_bits)) & ((1 << _BUCKET_BITS) - 1)).astype(np.uint8),
+            hashes[place],
+            (cell & ((1 << _BIN_BITS) - 1)).astype(np.uint16),
+            in_cell - unlabelled,
+            _sums(np.where(state == POSITIVE, n, 0), start),
+            unlabelled,
         )
-
-
-class CountedCells(NamedTuple):
-    """Of all panes, in order of pane, bucket, signature and bin; columns (k,)."""
-
-    pane: NDArray[np.int64]
-    bucket: NDArray[np.uint8]
-    place: NDArray[np.int64]
-    """Of the signature among all, by hash."""
-    grid_bin: NDArray[np.uint16]
-    winners: NDArray[np.int64]
-    positives: NDArray[np.int64]
-    unlabelled: NDArray[np.int64]
+        without_bucket = cell & ((1 << (_BIN_BITS + self.signature_bits)) - 1)
+        order = np.argsort(without_bucket)
+        first = run_starts(without_bucket[order])
+        one_each = order[first]
+        scored = ScoredCells(matured.signature[one_each], matured.grid_bin[one_each], _sums(in_cell[order], first))
+        return scored, matured
 
 
 class PackedPanes(NamedTuple):
@@ -96,8 +103,15 @@ class PackedPanes(NamedTuple):
     """Winners of the latter."""
 
 
+class _Packed(NamedTuple):
+    blobs: PaneBlobs
+    made: Mapping[int, tuple[str, ...]]
+    capped: int
+
+
 def packed_panes(
-    cells: CountedCells,
+    winners: Counted,
+    keys: CellKeys,
     panes: range,
     last_final: int,
     signatures: Mapping[int, tuple[str, ...]],
@@ -105,55 +119,30 @@ def packed_panes(
 ) -> PackedPanes:
     """These panes, with matured cells up to `last_final`. `signatures`: by hash, in the order of their places."""
     hashes = np.array(list(signatures), dtype=np.uint64)
-    signature = hashes[cells.place]
-    bounds = np.searchsorted(cells.pane, np.arange(panes.start, panes.stop + 1)).tolist()
-    scored, scored_bounds = _scored(cells, hashes, panes)
-    vocabulary, capped, made = Vocabulary.of(config), 0, dict(signatures)
+    negative = config.windows.missing_label == "negative_at_horizon"
+    vocabulary, made, capped = Vocabulary.of(config), dict(signatures), 0
     most = min(vocabulary.max_values, MOST_KEEP_RATES) if vocabulary.keep_rates else vocabulary.max_values
 
     def dictionary(wanted: Iterable[int]) -> Mapping[int, tuple[str, ...]]:
-        return {h: made[h] for h in wanted}
+        return {h: signatures[h] for h in wanted}
 
-    def pack(one: ScoredCells, matured: MaturedCells | None) -> PaneBlobs:
-        return PaneBlobs(one.pack(), None if matured is None else matured.pack())
+    def pack(of_pane: Counted, final: bool) -> _Packed:
+        scored, matured = keys.cells(of_pane, hashes, negative=negative)
+        if not final:
+            return _Packed(PaneBlobs(scored.pack(), None), {}, 0)
+        result = vocabulary.cap(matured, dictionary) if len(signatures) > most else CappedCells(matured)
+        return _Packed(PaneBlobs(scored.pack(), result.cells.pack()), result.signatures, result.winners)
 
-    packing = []
+    bounds = keys.panes(winners.key, panes)
+    of_panes = (Counted(winners.key[low:high], winners.n[low:high]) for low, high in pairwise(bounds))
     with ThreadPoolExecutor(_THREADS) as threads:
-        for pane, rows, scored_rows in zip(panes, _slices(bounds), _slices(scored_bounds), strict=True):
-            one = ScoredCells(scored.signature[scored_rows], scored.grid_bin[scored_rows], scored.n[scored_rows])
-            if pane > last_final:
-                packing.append(threads.submit(pack, one, None))
-                continue
-            matured = MaturedCells(
-                cells.bucket[rows],
-                signature[rows],
-                cells.grid_bin[rows],
-                cells.winners[rows] - cells.unlabelled[rows],
-                cells.positives[rows],
-                cells.unlabelled[rows],
-            )
-            if len(signatures) > most:
-                result = vocabulary.cap(matured, dictionary)
-                made |= result.signatures
-                capped += result.winners
-                matured = result.cells
-            packing.append(threads.submit(pack, one, matured))
-        return PackedPanes([pane.result() for pane in packing], made, capped)
+        packed = list(threads.map(pack, of_panes, (pane <= last_final for pane in panes)))
+    for pane in packed:
+        made |= pane.made
+        capped += pane.capped
+    return PackedPanes([pane.blobs for pane in packed], made, capped)
 
 
-def _scored(cells: CountedCells, hashes: NDArray[np.uint64], panes: range) -> tuple[ScoredCells, list[int]]:
-    """Scored cells of all panes one after the other, and where those of each begin."""
-    size = 1 << _BIN_BITS
-    key = ((cells.pane - panes.start) * len(hashes) + cells.place) * size + cells.grid_bin
-    order = np.argsort(key)
-    key = key[order]
-    start = np.flatnonzero(np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]]))
-    winners = cells.winners[order]
-    n = np.add.reduceat(winners, start) if len(start) else winners
-    first = order[start]
-    bounds = np.searchsorted(cells.pane[first], np.arange(panes.start, panes.stop + 1)).tolist()
-    return ScoredCells(hashes[cells.place[first]], cells.grid_bin[first], n), bounds
-
-
-def _slices(bounds: list[int]) -> list[slice]:
-    return [slice(low, high) for low, high in pairwise(bounds)]
+def _sums(n: NDArray[np.int64], start: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Of each run."""
+    return np.add.reduceat(n, start) if len(start) else n

@@ -139,6 +139,14 @@ def describe(connection: duckdb.DuckDBPyConnection, sql: str, source: str, *, ce
     return Table(sql, source, fields | {path: field for path, field in members.items() if path not in fields})
 
 
+def record_batches(connection: duckdb.DuckDBPyConnection, sql: str, rows: int) -> Iterator[Any]:
+    """pyarrow.RecordBatch of about so many rows, while the query goes on. Raises duckdb.Error."""
+    relation = connection.sql(sql)
+    # Before DuckDB 1.5 it has the other name.
+    read = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader
+    yield from read(rows)
+
+
 def _check_names(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
     """DuckDB gives the second of two equal names a number. Raises HistoryError where a header has a name twice."""
     for file in files:

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.backtest.tables.duckdb_files import readable
+from stream_calib.backtest.tables.duckdb_files import readable, record_batches
+from stream_calib.backtest.tables.tally import Counted, Tally
 from stream_calib.errors import HistoryError
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 ResultType: TypeAlias = Literal["text", "integer", "double"]
 Column: TypeAlias = NDArray[Any] | Sequence[str]
+
+_ROWS_A_BATCH = 1 << 20
 
 
 class Statement(NamedTuple):
@@ -34,8 +36,8 @@ class Engine(ABC):
         """Of a small result. `source`: what is read, for errors."""
 
     @abstractmethod
-    def columns(self, statement: Statement, source: str) -> dict[str, NDArray[np.int64]]:
-        """Of a large result of integers."""
+    def counts(self, statement: Statement, source: str) -> Counted:
+        """How often each number is there, of a large result of one column of integers without nulls."""
 
     @abstractmethod
     def texts(self, statement: Statement, source: str) -> list[str]:
@@ -56,10 +58,12 @@ class DuckDBEngine(Engine):
         with readable(source):
             return self._connection.execute(statement.sql).fetchall()
 
-    def columns(self, statement: Statement, source: str) -> dict[str, NDArray[np.int64]]:
+    def counts(self, statement: Statement, source: str) -> Counted:
+        tally = Tally()
         with readable(source):
-            found = self._connection.execute(statement.sql).fetchnumpy()
-        return {name: np.asarray(found[name], dtype=np.int64) for name in statement.columns}
+            for batch in record_batches(self._connection, statement.sql, _ROWS_A_BATCH):
+                tally.add(batch.column(0).to_numpy())
+        return tally.counted()
 
     def texts(self, statement: Statement, source: str) -> list[str]:
         with readable(source):

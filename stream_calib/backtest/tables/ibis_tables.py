@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_calib.backtest.tables.columns import ColumnKind, Field, Table, name_literal, text_literal
 from stream_calib.backtest.tables.engine import Column, Engine, ResultType, Statement
+from stream_calib.backtest.tables.tally import Counted
 from stream_calib.errors import HistoryError
 
 _DIALECT = "duckdb"
 """That the SQL is written in."""
 _MOST_SHOWN = 400
-_WITH = "WITH "
 _TYPES: Mapping[ResultType, str] = {"text": "string", "integer": "int64", "double": "float64"}
 
 
@@ -44,9 +43,13 @@ class IbisEngine(Engine):
         found = self._run(statement, source)
         return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
-    def columns(self, statement: Statement, source: str) -> dict[str, NDArray[np.int64]]:
-        found = self._run(statement, source)
-        return {name: np.asarray(found.column(name), dtype=np.int64) for name in statement.columns}
+    def counts(self, statement: Statement, source: str) -> Counted:
+        (name,) = statement.columns
+        sql = f"SELECT {name}, count(*) AS n FROM ({statement.sql}) AS listed GROUP BY {name}"
+        found = self._run(Statement(sql, {name: "integer", "n": "integer"}), source)
+        key, n = (np.asarray(column, dtype=np.int64) for column in found.columns)
+        order = np.argsort(key)
+        return Counted(key[order], n[order])
 
     def texts(self, statement: Statement, source: str) -> list[str]:
         found: list[str] = self._run(statement, source).column(0).to_pylist()
@@ -65,10 +68,7 @@ class IbisEngine(Engine):
 
     def _with_given(self, sql: str) -> str:
         used = [f"{name} AS ({rows})" for name, rows in self._given.items() if name in sql]
-        if not used:
-            return sql
-        assert sql.startswith(_WITH)  # only the query of cells looks at them
-        return f"{_WITH}{', '.join(used)}, {sql.removeprefix(_WITH)}"
+        return f"WITH {', '.join(used)} {sql}" if used else sql
 
 
 def _refused(source: str, error: Exception) -> HistoryError:

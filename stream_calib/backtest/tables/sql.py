@@ -4,7 +4,7 @@ Ids that are there once on each side, nearly all as a rule, are joined and count
 are there several times are sorted: the smallest (time, score) of an id and pane wins, and takes the newest label that
 is later than the score and not beyond its horizon (of equally new ones withdrawn before negative before positive).
 
-A row of the result is a cell with a label, as one number (`CellKeys`), and its winners.
+A row of the result is a winner's cell with its label, as one number (`CellKeys`).
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Query:
         return Statement(f"SELECT DISTINCT {self._unit()} AS unit FROM {self._scores()}", {"unit": "text"})
 
     def cells(self, keys: CellKeys, *, exact: bool) -> Statement:
-        """`key` (see `CellKeys`) and `n` winners; under the key MATCHED the labels of ids that are there several times
-        that join a winner."""
+        """The `key` (see `CellKeys`) of every winner, and the key MATCHED for every label that joins a winner, of an id
+        that is there several times."""
         parts = [f"SELECT {keys.sql('state')} AS key FROM once"]
         if self.has_id:
             parts.append(f"SELECT {keys.sql(f'state + {REPEATED}')} AS key FROM repeatedly")
@@ -92,11 +92,7 @@ class Query:
                 f"SELECT {MATCHED} AS key FROM versions AS v WHERE EXISTS"
                 f" (SELECT 1 FROM firsts AS f WHERE f.id = v.id AND {self._joins('f', 'v')})"
             )
-        body = " UNION ALL ".join(parts)
-        return Statement(
-            f"WITH {self._with(exact=exact)} SELECT key, count(*) AS n FROM ({body}) AS counted GROUP BY key",
-            _integers("key", "n"),
-        )
+        return Statement(f"WITH {self._with(exact=exact)} {' UNION ALL '.join(parts)}", _integers("key"))
 
     def _with(self, *, exact: bool) -> str:
         parts = [f"placed AS ({self._placed(exact=exact)})"]
@@ -104,9 +100,8 @@ class Query:
             parts.insert(0, f"labels AS (SELECT * FROM {self._raw_labels()} WHERE {self.label_fields.good})")
         if not self.has_id:
             return ", ".join([*parts, f"once AS (SELECT *, {self._own_state()} AS state FROM placed)"])
-        ids = f"SELECT id FROM {self._scores()} GROUP BY id HAVING count(*) > 1"
-        if self.labels is not None:
-            ids += " UNION SELECT id FROM labels GROUP BY id HAVING count(*) > 1"
+        sides = ["placed"] if self.labels is None else ["placed", "labels"]
+        ids = " UNION ALL ".join(f"SELECT id FROM {side} GROUP BY id HAVING count(*) > 1" for side in sides)
         several, of_label = (f"EXISTS (SELECT 1 FROM several AS r WHERE r.id = {side}.id)" for side in "pl")
         parts.append(f"several AS ({ids})")
         if self.labels is None:

@@ -21,6 +21,7 @@ from stream_calib.backtest.tables.duckdb_files import connect, open_query
 from stream_calib.backtest.tables.engine import DuckDBEngine, Statement
 from stream_calib.backtest.tables.grid import BIN_SQL, bin_of, estimate_sql, grid_table
 from stream_calib.backtest.tables.ibis_tables import IbisEngine
+from stream_calib.backtest.tables.tally import Counted
 from stream_calib.calibration.grid import locate
 from stream_calib.config import Config
 from stream_calib.config_models import ScoreScale
@@ -397,9 +398,9 @@ class Told(DuckDBEngine):
         self.asked.append(statement.sql)
         return super().rows(statement, source)
 
-    def columns(self, statement: Statement, source: str) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+    def counts(self, statement: Statement, source: str) -> Counted:
         self.asked.append(statement.sql)
-        return super().columns(statement, source)
+        return super().counts(statement, source)
 
 
 @pytest.mark.parametrize("dialect", ["bigquery", "databricks", "postgres", "snowflake", "trino"])
