@@ -224,6 +224,13 @@ def test_a_row_of_another_number_of_cells_is_named(connection: duckdb.DuckDBPyCo
         DuckDBEngine(connection).rows(Statement(f"SELECT count(*) FROM {table.sql}", {"n": "integer"}), table.source)
 
 
+def test_an_error_after_the_first_rows_names_the_table(connection: duckdb.DuckDBPyConnection) -> None:
+    key = "CASE WHEN i = 299999 THEN error('broken row') ELSE 1 END::BIGINT AS key"
+    statement = Statement(f"SELECT {key} FROM range(300000) AS rows(i)", {"key": "integer"})
+    with pytest.raises(HistoryError, match=r"log: .*broken row"):
+        DuckDBEngine(connection).counts(statement, "log")
+
+
 def test_columns_of_a_configuration(connection: duckdb.DuckDBPyConnection) -> None:
     config = Config.model_validate({"model": {"name": "churn"}, "windows": {"horizon": "1h"}})
     with pytest.raises(HistoryError, match=r"scores\.time\.path is not set"):
