@@ -17,9 +17,13 @@ _MAGIC = b"SCC1"
 _HEAD = struct.Struct("<4sBxxxI")
 
 
-def _pack(kind: int, columns: Sequence[NDArray[np.generic]]) -> bytes:
+STATE_LEVEL = 6
+"""Level of zlib in the state, where every byte is kept for weeks, and is part of the panes' hashes."""
+
+
+def _pack(kind: int, columns: Sequence[NDArray[np.generic]], level: int) -> bytes:
     head = _HEAD.pack(_MAGIC, kind, len(columns[0]))
-    return head + zlib.compress(b"".join(np.ascontiguousarray(c).tobytes() for c in columns), 6)
+    return head + zlib.compress(b"".join(np.ascontiguousarray(c).tobytes() for c in columns), level)
 
 
 def _unpack(blob: bytes, kind: int, dtypes: Sequence[str]) -> list[NDArray[np.generic]]:
@@ -70,8 +74,9 @@ class ScoredCells:
         first = order[starts]
         return cls(signature[first], grid_bin[first], np.add.reduceat(n[order], starts))
 
-    def pack(self) -> bytes:
-        return _pack(1, (self.signature, self.grid_bin, self.n))
+    def pack(self, level: int = STATE_LEVEL) -> bytes:
+        """`level`: of zlib; whatever it is, the cells are unpacked the same."""
+        return _pack(1, (self.signature, self.grid_bin, self.n), level)
 
     @classmethod
     def unpack(cls, blob: bytes) -> ScoredCells:
@@ -120,10 +125,10 @@ class MaturedCells:
         bucket, signature, grid_bin = (k[first] for k in keys)
         return cls(bucket, signature, grid_bin, *(np.add.reduceat(c[order], starts) for c in counts))
 
-    def pack(self) -> bytes:
-        return _pack(
-            2, (self.unit_bucket, self.signature, self.grid_bin, self.labelled, self.positives, self.unlabelled)
-        )
+    def pack(self, level: int = STATE_LEVEL) -> bytes:
+        """As of ScoredCells."""
+        counts = self.labelled, self.positives, self.unlabelled
+        return _pack(2, (self.unit_bucket, self.signature, self.grid_bin, *counts), level)
 
     @classmethod
     def unpack(cls, blob: bytes) -> MaturedCells:

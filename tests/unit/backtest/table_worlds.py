@@ -10,6 +10,7 @@ import numpy as np
 from stream_calib.backtest.history import PaneBlobs
 from stream_calib.config import Config
 from stream_calib.events.identity import fingerprints, signature_hash, unit_buckets
+from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.memory_shards import MemoryShards
 from stream_calib.windows.panes import ENDED_CLOCK_MS, PaneSettings
 from stream_calib.windows.shard_store import (
@@ -92,3 +93,14 @@ def joined(
         "unmatched": len(labels) - matched,
     }
     return first, panes, {name: n for name, n in counts.items() if n}
+
+
+def as_in_the_state(panes: Sequence[PaneBlobs]) -> list[PaneBlobs]:
+    """The same cells, packed as closers pack them."""
+    return [
+        PaneBlobs(
+            ScoredCells.unpack(pane.scored).pack(),
+            None if pane.matured is None else MaturedCells.unpack(pane.matured).pack(),
+        )
+        for pane in panes
+    ]

@@ -27,7 +27,7 @@ from stream_calib.config import Config
 from stream_calib.config_models import ScoreScale
 from stream_calib.errors import HistoryError
 from stream_calib.events.contracts import ModelKey
-from tests.unit.backtest.table_worlds import LabelRow, ScoreRow, joined
+from tests.unit.backtest.table_worlds import LabelRow, ScoreRow, as_in_the_state, joined
 
 KEY = ModelKey("churn", "1")
 START_MS = 1_714_521_600_000
@@ -118,7 +118,7 @@ def test_cells_of_tables_are_those_of_the_join(
     newest = max((row.ts for row in labels), default=0)
     first, panes, counts = joined(scores, labels, used, (newest - HORIZON_MS) // HOUR_MS - 1)
     assert found.first_pane == first
-    assert list(found.panes) == panes
+    assert as_in_the_state(found.panes) == panes
     assert {name: n for name, n in found.counts.items() if name != "rows"} == counts
 
 
