@@ -260,7 +260,7 @@ NO_WORDS_OF_OURS = re.compile(
     r"|[\w.]+ = |--|ACL |CONFIG |CRASH_ARGS=|maxmemory-policy |stream_calib_"
 )
 """Commands and settings, ours and others'."""
-FAULTS = frozenset({"broker lost", "disk full", "move slots", "redis back"})
+FAULTS = frozenset({"broker lost", "disk full", "move slots", "receiver kill", "redis back"})
 """What the crash matrix does (tests/crash/faults.py), as its tables name it."""
 
 

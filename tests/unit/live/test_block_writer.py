@@ -120,15 +120,15 @@ def test_rows_of_many_requests_share_blocks_and_keep_their_columns() -> None:
     }
 
 
-def test_models_have_blocks_of_their_own_and_none_has_over_a_thousand_rows() -> None:
+def test_models_have_blocks_of_their_own_and_none_has_more_rows_than_a_call_is_to_bring() -> None:
     other = ModelKey("n", "3")
-    times: list[int | None] = [NOW_MS] * 2_500
-    outputs = list(records_of([rows_of(ids(2_500), times), rows_of(["x"], [NOW_MS], key=other)], TOPIC, 1))
+    times: list[int | None] = [NOW_MS] * 700
+    outputs = list(records_of([rows_of(ids(700), times), rows_of(["x"], [NOW_MS], key=other)], TOPIC, 1))
     blocks = [unpack(output.value or b"") for output in outputs]
     assert [(b.model_key, len(b.fingerprint)) for b in blocks] == [
-        (KEY, 1_000),
-        (KEY, 1_000),
-        (KEY, 500),
+        (KEY, 333),
+        (KEY, 333),
+        (KEY, 34),
         (other, 1),
     ]
 

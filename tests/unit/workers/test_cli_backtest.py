@@ -27,6 +27,7 @@ from stream_calib.windows.state_dump import Frame, HashFrame, ModelFrame, String
 from stream_calib.windows.state_store import Commit
 from tests.command_line import command_line
 from tests.unit.backtest.made_histories import FIRST_PANE, HOUR_MS, drawn_history
+from tests.unit.backtest.table_worlds import as_in_the_state
 from workers import backtest_command, backtest_sources
 from workers.backtest_command import hidden_folder
 from workers.backtest_outputs import Outputs
@@ -260,9 +261,8 @@ def test_files_and_tables_of_a_database_are_counted_inside_duckdb(
     # An exact replay closes what clocks have passed; here panes end with the last score.
     both = min(len(exact.panes), len(seen.history.panes))
     shift = seen.history.first_pane - exact.first_pane
-    assert [seen.history.panes[i] for i in range(both - shift - 30)] == [
-        exact.panes[i + shift] for i in range(both - shift - 30)
-    ]
+    compared = both - shift - 30
+    assert as_in_the_state(seen.history.panes[:compared]) == list(exact.panes[shift : shift + compared])
     with duckdb.connect("flights.db") as connection:
         connection.execute("CREATE TABLE s AS SELECT * FROM 'scores.ndjson'")
         connection.execute("CREATE TABLE l AS SELECT * FROM 'labels.ndjson'")
