@@ -8,11 +8,10 @@ The exact replay reads scores and labels, hashes ids, puts them in order, joins,
 DuckDB joins and counts the same files on two. Rates are by CPU seconds, of all threads of the process, which is what
 the cores would do that nothing else uses; those by the clock are beside them, and so is the load of the machine. From
 Kafka, a bare loop that polls the same records and drops them is measured in turn with the replay, each in processes of
-its own; by the clock, from the start of the replay's processes on. Policies are run over
-the cells of the packaged flights; the goal of those that share fits is judged behind the first one of each process,
-which makes the fits. Memory is that of a
-process of its own while events go through it. Evidently and NannyML have environments that are made once; one report a
-day of the same file, by CPU seconds, on one thread.
+its own; by the clock, from the start of the replay's processes on. Policies are run over the cells of the packaged
+flights; the goal of those that share fits is judged behind the first one of each process, which makes the fits. Memory
+is that of a process of its own while events go through it. Evidently and NannyML have environments that are made once;
+one report a day of the same file, by CPU seconds, on one thread.
 """
 
 from __future__ import annotations
@@ -175,7 +174,7 @@ def _differ(replayed: CellHistory, counted: CellHistory) -> int:
 def _kafka(report: Report, bar: Bar, events: int) -> None:
     bar.begin("Kafka: a backlog, read by a bare loop and by the replay", events * (1 + 2 * ROUNDS))
     found = beside_bare_loop(events, ROUNDS, bar.add)
-    table = Table("loop", title="Topics on Kafka, kafka-python: blocks of 500 scores, labels as JSON; median round")
+    table = Table("loop", title="Topics on Kafka, kafka-python: blocks of scores, labels as JSON; median round")
     for column in ("records", "events", "seconds", "CPU us a record", "events a second"):
         table.add_column(column, justify="right")
     for name, rate in (("bare", found.bare), ("exact replay", found.replay)):

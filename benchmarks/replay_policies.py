@@ -13,7 +13,6 @@ from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.policies.grid import grid_of_texts, policies_of_grid
 from stream_calib.backtest.policies.parallel import Progress, run_policies
 from stream_calib.backtest.policies.policy import Policy, current_policy
-from stream_calib.backtest.policies.shared_fits import fit_key
 from stream_calib.config import Config
 from stream_calib.config_file import tomllib
 from stream_calib.demo.flights import load_flights
@@ -37,8 +36,6 @@ class PoliciesTook:
     wall_s: float
     cpu_s: Sequence[float]
     """Of each policy, in the grid's order, in which they are begun."""
-    fits: int
-    """Different keys of fits among the policies."""
 
     @property
     def per_minute(self) -> float:
@@ -84,5 +81,4 @@ def timed(history: CellHistory, policies: Sequence[Policy], on_part: Callable[[f
         began = time.perf_counter()
         outcomes = run_policies(history, policies, PROCESSES, Path(folder), seen)
         wall_s = time.perf_counter() - began
-    fits = len({fit_key(policy.config) for policy in policies})
-    return PoliciesTook(len(policies), wall_s, [outcome.cpu_seconds for outcome in outcomes], fits)
+    return PoliciesTook(len(policies), wall_s, [outcome.cpu_seconds for outcome in outcomes])

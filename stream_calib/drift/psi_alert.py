@@ -43,10 +43,9 @@ PsiStep: TypeAlias = tuple[PsiState, bool, AlertChange | None]
 
 
 def psi_step(state: PsiState, facts: PsiFacts | None, threshold: float, budget_panes: float) -> PsiStep:
-    """The state after a look, whether a group is new among those in alarm, and the change of the alert.
+    """Takes a look; without facts nothing moves.
 
-    `threshold`: psi0. `budget_panes`: at most one false alarm in so many panes, over all groups. Without facts nothing
-    moves.
+    `threshold`: psi0. `budget_panes`: at most one false alarm in so many panes, over all groups.
     """
     if facts is None:
         return state, False, None

@@ -87,14 +87,17 @@ def judge_candidate(
     cells: GateCells, window: GateWindow, config: RefitSection, decisions: Sequence[DecisionImpact] = ()
 ) -> GateReport:
     """The report; `passed` says whether the candidate may be published."""
-    return judge_figures(gate_figures(cells, judge_groups(cells, GateLosses.of(cells))), window, config, decisions)
+    losses = GateLosses.of(cells)
+    return judge_figures(gate_figures(cells, losses, judge_groups(cells, losses)), window, config, decisions)
 
 
-def gate_figures(cells: GateCells, judged: Sequence[JudgedGroup]) -> GateFigures:
-    """The figures of the cells, by which any limits can be judged. `judged`: as `judge_groups` finds the groups."""
+def gate_figures(cells: GateCells, losses: GateLosses, judged: Sequence[JudgedGroup]) -> GateFigures:
+    """The figures of the cells, by which any limits can be judged. `losses`: of the cells; `judged`: as `judge_groups`
+    finds the groups."""
     rows, positives = int(cells.labelled.sum()), int(cells.positives.sum())
     enough = min(positives, rows - positives) >= MIN_CLASS_ROWS
-    return GateFigures(rows, positives, len(np.unique(cells.day)), _compare(cells, judged) if enough else None)
+    compared = _compare(cells, losses, judged) if enough else None
+    return GateFigures(rows, positives, len(np.unique(cells.day)), compared)
 
 
 def judge_figures(
@@ -130,8 +133,7 @@ def judge_figures(
     return report if reasons or figures.compared is None else _judged(figures.compared, report, config)
 
 
-def _compare(cells: GateCells, groups: Sequence[JudgedGroup]) -> Comparison:
-    losses = GateLosses.of(cells)
+def _compare(cells: GateCells, losses: GateLosses, groups: Sequence[JudgedGroup]) -> Comparison:
     rows = float(losses.labelled.sum())
     gain, loss = float(losses.gain.sum()) / rows, float(losses.served.sum()) / rows
     everything = np.zeros(len(cells.day), np.intp)

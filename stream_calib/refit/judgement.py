@@ -44,9 +44,10 @@ def judgement(
     """`served` None: the raw score. `uncovered`: groups that are not judged as groups."""
     cells = gate_cells(evidence, signatures, config, served, candidate, uncovered)
     traffic = gate_traffic(evidence, signatures, config, served, candidate)
-    judged = judge_groups(cells, GateLosses.of(cells))
+    losses = GateLosses.of(cells)
+    judged = judge_groups(cells, losses)
     return Judgement(
-        figures=gate_figures(cells, judged),
+        figures=gate_figures(cells, losses, judged),
         decisions=decision_impacts(traffic, config.decisions, config.refit.max_decision_shift),
         reliability=reliability_document(cells),
         groups=group_table_document(cells, judged),

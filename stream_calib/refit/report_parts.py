@@ -13,7 +13,7 @@ from stream_calib.calibration.rounding import round_significant
 from stream_calib.events.identity import UNIT_BUCKETS
 from stream_calib.refit.evidence import PastPanes
 from stream_calib.refit.gate_groups import JudgedGroup
-from stream_calib.refit.gate_rows import GateCells, GateLosses, GateTraffic
+from stream_calib.refit.gate_rows import GateCells, GateTraffic
 from stream_calib.refit.labelled import PaneCells
 from stream_calib.refit.roles import ROLES
 from stream_calib.snapshot.decision_log import Request
@@ -122,11 +122,11 @@ def group_table_document(cells: GateCells, judged_groups: Sequence[JudgedGroup])
     """
     if not len(cells.labelled):
         return None
-    losses = GateLosses.of(cells)
+    labelled, positives = cells.weights.weighted(cells.labelled, cells.positives)
     group_of = [family.group_of for family in cells.families]
     effect = _design_effect(cells)
     before, after = (
-        group_table_of_counts(value, losses.labelled, losses.positives, group_of, overdispersion=effect)
+        group_table_of_counts(value, labelled, positives, group_of, overdispersion=effect)
         for value in (cells.served, cells.candidate)
     )
     # The first line is everything, of which the gate's own figures speak.

@@ -31,8 +31,9 @@ class Pair:
         self.replica.start()
         self.client: RedisClient = connect(self.primary.url)
         self.state = RedisState(self.client, KEY)
-        with self.replica.client() as client:
-            wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica follows")
+        # The primary's word, not the replica's: WAIT counts a replica once the primary has heard that it is loaded.
+        with self.primary.client() as client:
+            wait_until(lambda: client.info("replication").get("slave0", {}).get("state") == "online", "it follows")
         self.state.commit(Commit(fields={"first_pane": "5"}))
 
     def manual_requests(self) -> list[str]:

@@ -22,7 +22,7 @@ from stream_calib.backtest.files.reading_packed import UNPACK, UNREADABLE, lines
 from stream_calib.backtest.files.reading_rows import Read, SideReport
 from stream_calib.backtest.files.reading_values import CellKind, Column, Columns, Role, Wanted
 from stream_calib.backtest.tables.columns import Field, Table, name_literal, text_literal
-from stream_calib.backtest.tables.duckdb_files import open_files, readable
+from stream_calib.backtest.tables.duckdb_files import open_files, readable, record_batches
 from stream_calib.errors import HistoryError
 
 if TYPE_CHECKING:
@@ -218,10 +218,7 @@ def _record_batches(connection: duckdb.DuckDBPyConnection, table: Table, chosen:
     """pyarrow.RecordBatch of the chosen columns, and behind them where those are absent."""
     selected = [c.sql for c in chosen] + [c.absent_sql for c in chosen if c.absent_sql]
     names = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(selected))
-    relation = connection.sql(f"SELECT {names} FROM {table.sql}")
-    # Before DuckDB 1.5 it has the other name.
-    read = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader
-    yield from read(_BATCH_ROWS)
+    return record_batches(connection, f"SELECT {names} FROM {table.sql}", _BATCH_ROWS)
 
 
 def _columns_of(batch: Any, chosen: Sequence[_Chosen]) -> dict[tuple[str, Role], Column]:

@@ -67,9 +67,14 @@ class TrialColumns:
 
     def check_groups(self, engine: Engine, table: Table) -> None:
         """Raises HistoryError where a column has nearly as many values as rows, as an id has: it makes no groups."""
-        for column in self.groups:
-            sql = f"SELECT count(*) AS n, approx_count_distinct({table.field(column).sql}) AS k FROM {table.sql}"
-            ((n, k),) = engine.rows(Statement(sql, {"n": "integer", "k": "integer"}), table.source)
+        if not self.groups:
+            return
+        figures = ["count(*) AS n"]
+        figures += [f"approx_count_distinct({table.field(one).sql}) AS k{i}" for i, one in enumerate(self.groups)]
+        names = ["n", *(f"k{i}" for i in range(len(self.groups)))]
+        statement = Statement(f"SELECT {', '.join(figures)} FROM {table.sql}", dict.fromkeys(names, "integer"))
+        ((n, *values),) = engine.rows(statement, table.source)
+        for column, k in zip(self.groups, values, strict=True):
             if k > MOST_UNIQUE_VALUES and n < LEAST_ROWS_A_VALUE * k:
                 raise HistoryError(
                     f"{table.source}: the column {column!r} has about {k:,} values in {n:,} rows, so next to every row"

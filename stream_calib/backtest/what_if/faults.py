@@ -10,7 +10,6 @@ import math
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from difflib import get_close_matches
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -18,6 +17,7 @@ from stream_calib.config import Config
 from stream_calib.config_values import duration_ms, duration_text
 from stream_calib.errors import BacktestError
 from stream_calib.events.event_times import iso8601_ms
+from stream_calib.pages.texts import minute_text
 
 Fault: TypeAlias = Literal["shift", "traffic", "outage", "delay", "duplicate"]
 _EXAMPLE = "'shift group=carrier:UA size=.5 from=2013-06-01'"
@@ -64,8 +64,8 @@ class Injection:
             if self.amount < 1
             else f"{events} counted twice",
         }[self.fault]
-        return f"{said}, from {_minute(self.from_ms)}" + (
-            "" if self.until_ms is None else f" until {_minute(self.until_ms)}"
+        return f"{said}, from {minute_text(self.from_ms)}" + (
+            "" if self.until_ms is None else f" until {minute_text(self.until_ms)}"
         )
 
 
@@ -221,7 +221,3 @@ def _time(text: str, key: str, value: str) -> int:
 
 def _refused(text: str, what: str, hint: str) -> BacktestError:
     return BacktestError(f"--inject {text!r}: {what}; {hint}. Example: --inject {_EXAMPLE}")
-
-
-def _minute(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
 
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.what_if.faults import Injection
 from stream_calib.backtest.what_if.stretch import EventGroup, stretch_of
+from stream_calib.pages.texts import minute_text
 
 _FEW = 0.01
 """Share of outcomes that are left to move below which a shift is at its limit."""
@@ -18,9 +18,9 @@ def notes_of(before: CellHistory, after: CellHistory, fault: Injection) -> Itera
     pane_ms = before.pane_ms
     begin_ms, end_ms = before.first_pane * pane_ms, (before.last_pane + 1) * pane_ms
     if fault.from_ms < begin_ms:
-        yield f"the history begins later than the fault, so it is in it from {_minute(begin_ms)} on"
+        yield f"the history begins later than the fault, so it is in it from {minute_text(begin_ms)} UTC on"
     if fault.until_ms is not None and fault.until_ms > end_ms:
-        yield f"the history ends earlier than the fault, so it is in it until {_minute(end_ms)}"
+        yield f"the history ends earlier than the fault, so it is in it until {minute_text(end_ms)} UTC"
     if fault.fault == "shift":
         labelled, was, now = (*_outcomes(before, fault), _outcomes(after, fault)[1])
         text = f"of its {labelled:,} outcomes {was / labelled:.1%} were positive, and with it {now / labelled:.1%} are"
@@ -41,7 +41,3 @@ def _outcomes(history: CellHistory, fault: Injection) -> tuple[int, int]:
         labelled += int(cells.labelled[mine].sum())
         positives += int(cells.positives[mine].sum())
     return labelled, positives
-
-
-def _minute(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

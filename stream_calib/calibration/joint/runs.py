@@ -72,6 +72,10 @@ class Runs:
         self._transposed = csr_array(self._design.T)
         self.rows = np.add.reduceat(cells.labelled, cells.starts)
         self._positives = np.add.reduceat(cells.positives, cells.starts)
+        self._positives_apart = [
+            None if begin.distance is None else np.add.reduceat(cells.positives * begin.distance, cells.starts)
+            for begin in begins
+        ]
 
     def split(self, parameters: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """The parameters of each block's groups (G, V)."""
@@ -144,12 +148,11 @@ class Runs:
         moments = Moments(*(np.zeros((len(self._starts), self.shape[1])) for _ in range(3 if self._sloped else 1)))
         of_offsets, of_slopes = self._parts(residual)
         for problem in np.flatnonzero(asked).tolist():
-            distance = self.begins[problem].distance
+            distance, apart = self.begins[problem].distance, self._positives_apart[problem]
             p = self.probability(shift, problem)
             expected = self._cells.labelled * p
             of_offsets[:, problem] = self._positives - np.add.reduceat(expected, self._starts)
-            if distance is not None:
-                apart = np.add.reduceat(self._cells.positives * distance, self._starts)
+            if distance is not None and apart is not None:
                 of_slopes[:, problem] = apart - np.add.reduceat(expected * distance, self._starts)
             np.subtract(1.0, p, out=p)
             expected *= p
