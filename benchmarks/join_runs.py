@@ -24,12 +24,12 @@ from benchmarks.join_traffic import (
     Traffic,
 )
 from stream_calib.config import Config
+from stream_calib.garbage_collection import collect_seldom
 from stream_calib.redis_connection import connect
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.transport.port import Log
 from stream_calib.windows.state_store import StateStore
 from workers.deployment import open_log, open_state
-from workers.garbage_collection import collect_seldom
 from workers.monitor import Monitor
 from workers.topic_setup import create_topics
 

@@ -51,7 +51,7 @@ from benchmarks.replay_runs import (
 )
 from benchmarks.replay_traffic import Files, write_files
 from stream_calib.backtest.history import CellHistory
-from workers.garbage_collection import collect_seldom
+from stream_calib.garbage_collection import collect_seldom
 
 EXACT = Goal(500_000, at_least=True)
 CELLS = Goal(3_000_000, at_least=True)

@@ -20,10 +20,10 @@ from stream_calib.backtest.exact.replay import ExactReplay
 from stream_calib.backtest.topics.feed import TopicFeed
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys
+from stream_calib.garbage_collection import collect_seldom
 from stream_calib.windows.column_shards import ColumnShards
 from stream_calib.windows.panes import PaneSettings
 from workers.deployment import open_log
-from workers.garbage_collection import collect_seldom
 
 Loop = Literal["bare", "replay"]
 _MOST_RECORDS = 20_000

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from stream_calib.backtest.policies.run import WARM_UP_DAYS
+from stream_calib.garbage_collection import collect_seldom
 from workers.backtest_command import Asked, run_backtest, run_verify
 from workers.backtest_outputs import Outputs
 from workers.backtest_sources import SourceOptions
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, load, readable_errors
 from workers.cli_models import ModelOption, VersionOption
-from workers.garbage_collection import collect_seldom
 
 _app = typer.Typer()
 

@@ -14,9 +14,9 @@ from stream_calib import __version__, metrics
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys
 from stream_calib.errors import StreamCalibError
+from stream_calib.garbage_collection import COLLECT_EVERY_S, collect_seldom, give_back_memory
 from workers.alert import AlertDelivery
 from workers.calibrate import Calibrate
-from workers.garbage_collection import COLLECT_EVERY_S, collect_seldom, give_back_memory
 from workers.health import Health, Watchdog, stack_of
 from workers.http_server import HttpServer
 from workers.monitor import Monitor

@@ -91,15 +91,15 @@ class RedisState(StateStore):
     def is_replicated(self, within_ms: int) -> bool | None:
         key = f"{self._tag}replicated"
         with answering(StateUnavailableError, "waiting for a replica"):
-            (info,) = replies_to(self._client, [(key, ("INFO", "replication"))])
-            if not int(info.get("connected_slaves", 0)):
-                return None
-            # WAIT is about the writes of its own connection, so one is made there, behind all others of this process.
-            asked = [(key, ("SET", key, 1, "PX", within_ms)), (key, ("WAIT", 1, within_ms))]
             try:
+                (info,) = replies_to(self._client, [(key, ("INFO", "replication"))])
+                if not int(info.get("connected_slaves", 0)):
+                    return None
+                # WAIT is about the writes of its own connection: one is made there, behind all others of this process.
+                asked = [(key, ("SET", key, 1, "PX", within_ms)), (key, ("WAIT", 1, within_ms))]
                 return int(replies_to(self._client, asked)[1]) >= 1
             except NoPermissionError as error:
-                _LOG.warning("nobody waits for the replica: %s; allow WAIT (docs/operations.md, Rights)", error)
+                _LOG.warning("nobody waits for the replica: %s; docs/operations.md, Rights, says what to allow", error)
                 return None
 
     def entries(self, name: str, start: int, stop: int | None = None) -> list[bytes]:

@@ -87,10 +87,12 @@ def test_a_replica_that_does_not_answer_is_said_and_the_change_stands(
 def test_nobody_waits_without_a_replica_or_without_the_right_to(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     assert pair.state.is_replicated(1_000) is True
     with pair.primary.client() as client:
-        client.execute_command("ACL", "SETUSER", "default", "-wait")
-        assert pair.state.is_replicated(1_000) is None
-        assert "nobody waits for the replica" in caplog.text
-        client.execute_command("ACL", "SETUSER", "default", "+wait")
+        for command in ("wait", "info"):
+            caplog.clear()
+            client.execute_command("ACL", "SETUSER", "default", f"-{command}")
+            assert pair.state.is_replicated(1_000) is None
+            assert "nobody waits for the replica" in caplog.text
+            client.execute_command("ACL", "SETUSER", "default", f"+{command}")
     pair.replica.kill()
     with pair.primary.client() as client:
         wait_until(lambda: client.info("replication")["connected_slaves"] == 0, "the replica is gone")

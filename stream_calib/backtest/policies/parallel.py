@@ -7,15 +7,13 @@ with those that are not in the folder yet.
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import wait
 from pathlib import Path
 
+from stream_calib.backtest.child_process import ChildProcess
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.outcome import PolicyOutcome
 from stream_calib.backtest.policies.parallel_work import Job, Told, work
@@ -27,7 +25,6 @@ from stream_calib.errors import BacktestError
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Read when numpy is imported: processes that each had a thread a core would only be in each other's way."""
-_END_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +40,7 @@ class Progress:
 
 @dataclass(slots=True)
 class _Process:
-    process: SpawnProcess
-    told: Connection
+    child: ChildProcess
     ready: bool = False
     """Whether it has read the history."""
     last: str | None = None
@@ -112,14 +108,14 @@ def _run(
         for one in running:
             _give(one, waiting)
         while busy := [one for one in running if one.running is not None]:
-            for told in wait([one.told for one in busy]):
-                one = next(one for one in busy if one.told is told)
+            for told in wait([one.child.pipe for one in busy]):
+                one = next(one for one in busy if one.child.pipe is told)
                 ended = _heard(one)
                 if ended is None:
                     tell(sum(each.part for each in running))
                     continue
                 yield ended
-                if one.process.is_alive():
+                if one.child.is_alive:
                     _give(one, waiting)
                 elif waiting:
                     running.remove(one)
@@ -133,27 +129,17 @@ def _heard(one: _Process) -> tuple[int, str | None] | None:
     place = one.running
     assert place is not None
     try:
-        told: Told = one.told.recv()
+        told: Told = one.child.pipe.recv()
     except (EOFError, OSError):
-        one.process.join()
         one.running, one.part = None, 0.0
         when = "" if one.ready else " before it had read the history"
-        return place, f"its process {_end_text(one.process.exitcode)}{when}; is there memory enough?"
+        return place, f"its process {one.child.end_text()}{when}; is there memory enough?"
     one.ready = True
     if not told.ended:
         one.part = told.part
         return None
     one.running, one.part = None, 0.0
     return place, told.error
-
-
-def _end_text(exit_code: int | None) -> str:
-    if exit_code is None or exit_code >= 0:
-        return f"ended with exit code {exit_code}"
-    try:
-        return f"was ended by {signal.Signals(-exit_code).name}"
-    except ValueError:  # a real-time signal has no name
-        return f"was ended by signal {-exit_code}"
 
 
 def _give(one: _Process, waiting: dict[str, list[int]]) -> None:
@@ -169,7 +155,7 @@ def _give(one: _Process, waiting: dict[str, list[int]]) -> None:
 
 def _say(one: _Process, word: Job | int) -> None:
     with suppress(BrokenPipeError, ConnectionResetError):  # it has died: `_heard` hears that next, of its policy
-        one.told.send(word)
+        one.child.pipe.send(word)
 
 
 @contextmanager
@@ -184,31 +170,24 @@ def _started(job: Job, processes: int) -> Iterator[list[_Process]]:
     finally:
         for one in running:
             if one.running is not None or not one.ready:
-                one.process.terminate()
-            one.told.close()  # at its next word the process finds nobody there and ends
+                one.child.terminate()
+            one.child.pipe.close()  # at its next word the process finds nobody there and ends
         for one in running:
-            one.process.join(_END_S)
-            if one.process.is_alive():
-                one.process.kill()
-                one.process.join()
+            one.child.end()
 
 
 def _start() -> _Process:
     # The job is sent afterwards: what is given to a new process itself is written to a pipe whose other end this one
-    # holds too, so a process that dies meanwhile would be waited for. Not forked: the caller may have threads (of a
-    # progress bar, of an engine) that a fork would leave half-way.
-    context = get_context("spawn")
-    ours, its = context.Pipe()
-    process = context.Process(target=work, args=(its,), daemon=True)
+    # holds too, so a process that dies meanwhile would be waited for.
+    child = ChildProcess(work)
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
     try:
-        process.start()
+        child.start()
     finally:
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-    its.close()
-    return _Process(process, ours)
+    return _Process(child)

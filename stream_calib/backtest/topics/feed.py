@@ -18,6 +18,7 @@ from stream_calib.backtest.topics.partition_reading import (
     ReadBatch,
     Readings,
     partition_readings,
+    read_bytes_of_each,
 )
 from stream_calib.backtest.topics.reader_processes import ReaderProcesses, processes_for
 from stream_calib.config import Config
@@ -166,9 +167,10 @@ class TopicFeed(Feed):
         return [part for part in unread if part.clock_ms <= reach]
 
     def _opened(self) -> Readings:
+        at_once = read_bytes_of_each(len(self._parts))
         plans = [
-            PartitionPlan(part.input_key, part.source, part.range.wanted, self._not_before.get(part.source.topic))
-            for part in self._parts
+            PartitionPlan(p.input_key, p.source, p.range.wanted, self._not_before.get(p.source.topic), at_once)
+            for p in self._parts
         ]
         opener, processes = self._log.opener(), processes_for(plans)
         if opener is None or not processes:

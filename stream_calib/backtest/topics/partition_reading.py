@@ -17,8 +17,9 @@ from stream_calib.windows.read_inputs import ReadBlocks, ReadInput, ReadLabels, 
 
 _FIRST_RECORDS, _MOST_RECORDS = 200, 50_000
 _READ_BYTES = 4_000_000
-"""What is read of a partition at once, by the size of the records before. A client fetches anew where the partition was
-another one before, so it should be more than a fetch."""
+"""A client fetches anew where the partition was another one before, so it should be more than a fetch."""
+_ALL_BYTES = 256_000_000
+"""Of all partitions' batches together, each of which is held a few times (reader_process.AHEAD)."""
 
 
 class PartitionPlan(NamedTuple):
@@ -29,6 +30,13 @@ class PartitionPlan(NamedTuple):
     wanted: OffsetRange
     not_before_ms: int | None
     """Records that the log took before it are left out; None: none are."""
+    read_bytes: int = _READ_BYTES
+    """What is read of it at once, by the size of the records before."""
+
+
+def read_bytes_of_each(partitions: int) -> int:
+    """What may be read at once of each of so many partitions."""
+    return min(_READ_BYTES, _ALL_BYTES // max(partitions, 1))
 
 
 class ReadBatch(NamedTuple):
@@ -78,7 +86,7 @@ class PartitionReading:
         self._next = span.end
         if records:
             size = sum([len(record.value or b"") for record in records]) / len(records)
-            self._asked = min(_MOST_RECORDS, int(_READ_BYTES / max(size, 1)) + 1)
+            self._asked = min(_MOST_RECORDS, int(self._plan.read_bytes / max(size, 1)) + 1)
         held, since_ms = len(records), self._plan.not_before_ms
         if since_ms is not None:
             records = [record for record in records if record.append_time_ms >= since_ms]

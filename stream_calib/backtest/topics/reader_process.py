@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import signal
@@ -19,12 +18,12 @@ from stream_calib.backtest.topics.partition_reading import PartitionPlan, partit
 from stream_calib.config import Config
 from stream_calib.errors import StreamCalibError
 from stream_calib.events.contracts import ModelKey
+from stream_calib.garbage_collection import collect_seldom
 from stream_calib.transport.port import Log
 
 AHEAD = 2
 """Batches of each partition that are made before they are asked for."""
 _PLACE = struct.Struct("<I")
-_COLLECT_AFTER_OBJECTS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +48,7 @@ def work(job: ReadingJob, asked: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What a client warns of comes to the caller as an error, if it comes to that.
     logging.disable(logging.WARNING)
-    # Records are made by the ten thousand, and freed by their reference counts.
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER_OBJECTS, 20, 20)
+    collect_seldom()
     wanted: SimpleQueue[int] = SimpleQueue()
     for _ in range(AHEAD):
         for place in job.plans:

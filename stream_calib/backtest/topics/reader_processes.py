@@ -10,12 +10,11 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import get_context
-from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from threading import Thread
 
 from stream_calib import errors
+from stream_calib.backtest.child_process import ChildProcess
 from stream_calib.backtest.topics.packed_batch import place_of, unpack_batch, unpack_error
 from stream_calib.backtest.topics.partition_reading import PartitionPlan, ReadBatch, Readings
 from stream_calib.backtest.topics.reader_process import ReadingJob, ask, work
@@ -28,7 +27,6 @@ _FEWEST_OFFSETS = 500_000
 """Fewer are read before processes have started."""
 _MOST_PROCESSES = 6
 """A record takes a reader about five times as long as the join."""
-_END_S = 5.0
 
 
 def processes_for(plans: Sequence[PartitionPlan]) -> int:
@@ -66,7 +64,7 @@ class ReaderProcesses(Readings):
 
     def close(self) -> None:
         for reader in self._readers:
-            reader.process.terminate()
+            reader.terminate()
         for reader in self._readers:
             reader.close()
         self._readers = []
@@ -76,57 +74,63 @@ class _Reader:
     """One process, and what has come from it."""
 
     def __init__(self, job: ReadingJob) -> None:
-        # Not forked: the caller may have threads that a fork would leave half-way.
-        context = get_context("spawn")
-        self._told, its = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=work, args=(job, its), daemon=True)
         self._sources = {place: str(plan.source) for place, plan in job.plans.items()}
         self._come: dict[int, SimpleQueue[bytes | None]] = {place: SimpleQueue() for place in job.plans}
-        self._error: bytes | None = None
+        self._told: bytes | None = None
+        """What the process has told of its failure."""
+        self._broken: Exception | None = None
+        """Why what comes could not be taken."""
+        self._process = ChildProcess(work, job)
+        # Before the process, which would be left behind where no thread can be had.
         self._listener = Thread(target=self._listen, daemon=True)
-        self.process.start()
-        its.close()
         self._listener.start()
+        self._process.start()
 
     def next(self, place: int) -> ReadBatch:
-        """Waits for the plan's next batch. Raises what its process has failed of."""
-        packed = self._come[place].get()
+        """Waits for the plan's next batch. Raises what its process has failed of, each time it is asked."""
+        come = self._come[place]
+        packed = come.get()
         if packed is None:
+            come.put(None)
             raise self._failure(self._sources[place])
         with suppress(OSError):  # it has ended: the batch behind the last one that came says why
-            ask(self._told, place)
+            ask(self._process.pipe, place)
         return unpack_batch(packed)
 
+    def terminate(self) -> None:
+        self._process.terminate()
+
     def close(self) -> None:
-        self.process.join(_END_S)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
+        self._process.end()
         self._listener.join()
-        self._told.close()
+        self._process.pipe.close()
 
     def _listen(self) -> None:
         """Takes what comes at once, or the process would wait: it is no more than it was asked for."""
         try:
             while True:
-                packed = self._told.recv_bytes()
+                packed = self._process.pipe.recv_bytes()
                 place = place_of(packed)
                 if place is None:
-                    self._error = packed
+                    self._told = packed
                 else:
                     self._come[place].put(packed)
         except (EOFError, OSError):
+            pass  # the process has ended
+        except Exception as error:  # such as MemoryError: raised in `next`, where somebody waits
+            self._broken = error
+        finally:
             for come in self._come.values():
                 come.put(None)
 
     def _failure(self, source: str) -> Exception:
-        if self._error is None:
-            self.process.join(_END_S)
-            return HistoryError(
-                f"the process that reads {source} has ended with exit code {self.process.exitcode}; is there memory"
-                " enough?"
-            )
-        name, message = unpack_error(self._error)
+        if self._broken is not None:
+            failure = HistoryError(f"what the process that reads {source} has sent cannot be taken: {self._broken!r}")
+            failure.__cause__ = self._broken
+            return failure
+        if self._told is None:
+            return HistoryError(f"the process that reads {source} {self._process.end_text()}; is there memory enough?")
+        name, message = unpack_error(self._told)
         kind = getattr(errors, name, None) if name else None
         if isinstance(kind, type) and issubclass(kind, StreamCalibError):
             return kind(message)

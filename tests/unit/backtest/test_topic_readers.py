@@ -18,6 +18,7 @@ from stream_calib.backtest.topics.partition_reading import (
     ReadBatch,
     Readings,
     partition_readings,
+    read_bytes_of_each,
 )
 from stream_calib.backtest.topics.reader_processes import ReaderProcesses, processes_for
 from stream_calib.errors import HistoryError, UnknownTopicError
@@ -94,11 +95,34 @@ def test_an_error_survives_its_bytes() -> None:
 
 @pytest.mark.parametrize(
     ("opener", "kind", "message"),
-    [(without_topics, UnknownTopicError, "labels"), (killed, HistoryError, r"labels-0 has ended with exit code -9")],
+    [(without_topics, UnknownTopicError, "labels"), (killed, HistoryError, r"labels-0 was ended by SIGKILL")],
 )
 def test_a_failure_is_the_caller_s(opener: Callable[[], Log], kind: type[Exception], message: str) -> None:
-    with closing(ReaderProcesses(opener, CONFIG, KEY, PLANS[1:2], 1)) as readings, pytest.raises(kind, match=message):
-        readings.next(0)
+    with closing(ReaderProcesses(opener, CONFIG, KEY, PLANS[1:2], 1)) as readings:
+        for _ in range(2):
+            with pytest.raises(kind, match=message):
+                readings.next(0)
+
+
+def test_a_batch_that_cannot_be_taken_is_said_to_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(packed: bytes) -> int | None:
+        raise MemoryError
+
+    monkeypatch.setattr("stream_calib.backtest.topics.reader_processes.place_of", full)
+    with closing(ReaderProcesses(written, CONFIG, KEY, PLANS[1:2], 1)) as readings:
+        for _ in range(2):
+            with pytest.raises(HistoryError, match=r"reads labels-0 has sent cannot be taken: MemoryError"):
+                readings.next(0)
+
+
+def test_many_partitions_are_read_in_smaller_parts() -> None:
+    assert [read_bytes_of_each(n) * n for n in (1, 64, 1_000)] == [4_000_000, 256_000_000, 256_000_000]
+    small = [plan._replace(read_bytes=1_000) for plan in PLANS]
+    readings = OwnReadings(partition_readings(written(), small, CONFIG, KEY))
+    first, second = readings.next(1).records, readings.next(1).records
+    assert first.end - first.start == 200
+    assert second.start == first.end
+    assert second.end - second.start < 50
 
 
 def test_few_records_are_not_worth_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import gc
 import weakref
 
-from workers.garbage_collection import give_back_memory
+from stream_calib.garbage_collection import give_back_memory
 
 
 class Node:

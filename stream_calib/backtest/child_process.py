@@ -1,0 +1,61 @@
+"""Processes that a command starts for work of its own: told over a pipe, and gone when the command is.
+
+What is passed at their start, and Python objects over the pipe, go as multiprocessing encodes them (pickle): only ever
+between a command and a process that it has started itself, of the same program and user, never to or from a file, a
+socket or a topic.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.context import SpawnProcess
+
+_END_S = 5.0
+
+
+class ChildProcess:
+    """Not forked: the caller may have threads (of a progress bar, of an engine) that a fork would leave half-way."""
+
+    def __init__(self, work: Callable[..., None], *args: object) -> None:
+        """Runs ``work(*args, pipe)`` once `start` is called; `pipe` is the other end of `pipe` here."""
+        context = get_context("spawn")
+        self.pipe, self._its = context.Pipe()
+        self._process: SpawnProcess = context.Process(target=work, args=(*args, self._its), daemon=True)
+
+    def start(self) -> None:
+        """Raises OSError where there can be no more processes; the pipe is at its end then."""
+        try:
+            self._process.start()
+        finally:
+            self._its.close()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def terminate(self) -> None:
+        """Asks it to end, without waiting."""
+        if self._process.pid is not None:
+            self._process.terminate()
+
+    def end_text(self) -> str:
+        """How it has ended, to be called when the pipe is at its end: "ended with exit code 1"."""
+        self._process.join(_END_S)
+        code = self._process.exitcode
+        if code is None or code >= 0:
+            return f"ended with exit code {code}"
+        try:
+            return f"was ended by {signal.Signals(-code).name}"
+        except ValueError:  # a real-time signal has no name
+            return f"was ended by signal {-code}"
+
+    def end(self) -> None:
+        """Waits for its end, and makes one where it does not come."""
+        if self._process.pid is None:
+            return
+        self._process.join(_END_S)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
