@@ -70,7 +70,7 @@ def list_alerts(
         console.print(_silence_table(silences, now_ms))
     for row in hooks:
         if row["given_up"]:
-            said = f"{row['hook']} was not told of {row['given_up']} events: {row['given_up_last']['detail']}"
+            said = f"{row['hook']} was not told of {_events(row['given_up'])}: {row['given_up_last']['detail']}"
             console.print(f"{said}. Once that is mended: `stream-calib alerts redeliver {row['hook']}`")
 
 
@@ -165,9 +165,13 @@ def redeliver(
                 for store in _outboxes(client, loaded)
             ]
     owed, over = sum(one.owed for one in done), sum(one.over for one in done)
-    console.print(f"{owed} events are told to {hook} again" if owed else f"{hook} has nothing to be told again")
+    console.print(f"{_events(owed)} told to {hook} again" if owed else f"{hook} has nothing to be told again")
     if over:
-        console.print(f"{over} are left: their alerts are over, as {hook} knows")
+        console.print(f"left: {_events(over)} of alerts that are over, as {hook} knows")
+
+
+def _events(n: int) -> str:
+    return f"{n:,} event{'s' * (n != 1)}"
 
 
 def _hook(config: Config, name: str) -> HookSection:

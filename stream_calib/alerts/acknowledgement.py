@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from stream_calib.alerts.model import Alert, Severity
-from stream_calib.alerts.refusal import refuse
+from stream_calib.alerts.refusal import read_or_refuse
 from stream_calib.alerts.severity import RANK
 from stream_calib.errors import StateError
 from stream_calib.windows.state_store import Commit, StateStore
@@ -41,13 +41,12 @@ class _Stored(msgspec.Struct, frozen=True):
     by_key: dict[str, msgspec.Raw]
 
 
-def _read(raw: msgspec.Raw) -> Acknowledgement | None:
-    try:
-        found = msgspec.json.decode(raw, type=Acknowledgement)
-        Alert.decode(bytes(found.alert))
-    except (msgspec.MsgspecError, StateError) as error:
-        refuse("acknowledgement", bytes(raw), str(error))
-        return None
+_STORED = msgspec.json.Decoder(_Stored)
+
+
+def _decoded(raw: bytes) -> Acknowledgement:
+    found = msgspec.json.decode(raw, type=Acknowledgement)
+    Alert.decode(bytes(found.alert))
     return found
 
 
@@ -64,12 +63,10 @@ class Acknowledged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What the field holds. One that cannot be read is refused, and counts as not given."""
         if not field:
             return cls()
-        try:
-            stored = msgspec.json.decode(field, type=_Stored)
-        except msgspec.MsgspecError as error:
-            refuse("acknowledgement", field, str(error))
+        stored = read_or_refuse("acknowledgement", field, _STORED.decode)
+        if stored is None:
             return cls()
-        read = {key: _read(raw) for key, raw in stored.by_key.items()}
+        read = {key: read_or_refuse("acknowledgement", bytes(raw), _decoded) for key, raw in stored.by_key.items()}
         return cls(stored.next, {key: found for key, found in read.items() if found is not None})
 
     def encode(self) -> str:

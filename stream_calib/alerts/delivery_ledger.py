@@ -28,9 +28,10 @@ from stream_calib.alerts.delivery_record import (
     decoded,
     encoded,
     field_of,
+    position_of,
 )
 from stream_calib.alerts.model import Alert
-from stream_calib.alerts.outbox import DROPPED, PASSED, SENT, open_alerts, position_of
+from stream_calib.alerts.outbox import DROPPED, PASSED, SENT, open_alerts
 from stream_calib.alerts.refusal import refuse
 from stream_calib.errors import StateError
 from stream_calib.windows.state_store import Commit, StateStore
@@ -38,7 +39,8 @@ from stream_calib.windows.state_store import Commit, StateStore
 _LOG = logging.getLogger(__name__)
 
 _GIVEN_UP_KEPT = 200
-_NOT_NOW = -1
+_NO_ENTRY = -1
+"""In place of the number of what is owed for another reason than an entry that was read."""
 _ATTEMPTS = 100
 
 
@@ -102,7 +104,7 @@ class Ledger:
         position = position_of(fields, SENT)
         known = {owed.alert.dedup_key for owed in self.owed} | self.told.keys()
         missed = [
-            Owed(_NOT_NOW, alert, now_ms)
+            Owed(_NO_ENTRY, alert, now_ms)
             for key, alert in open_alerts(self._store, position).items()
             if key not in known and self._tells(alert)
         ]
@@ -192,7 +194,7 @@ class Ledger:
     ) -> bool:
         """Owes it these before all others. `expect`: of the outbox's fields; `marks`: fields to be set in the same
         commit. False where another process was first."""
-        again = [Owed(_NOT_NOW, alert, now_ms) for alert in alerts]
+        again = [Owed(_NO_ENTRY, alert, now_ms) for alert in alerts]
         owed, given_up = bounded([*again, *self.owed])
         lost = self._records(given_up, "too_many", f"more than {MOST_OWED} were waiting", now_ms)
         return self._write(self.position, owed, self.told, lost, expect, marks)

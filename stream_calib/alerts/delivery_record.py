@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from stream_calib.alerts.model import Alert
-from stream_calib.alerts.refusal import refuse
+from stream_calib.alerts.refusal import read_or_refuse
 from stream_calib.errors import StateError
 from stream_calib.windows.state_store import StateStore
 
@@ -51,6 +51,9 @@ class GivenUp(msgspec.Struct, frozen=True):
     alert: dict[str, Any]
 
 
+_GIVEN_UP = msgspec.json.Decoder(GivenUp)
+
+
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     owed: list[tuple[int, int, int | None, msgspec.Raw]]
     """As Owed: number, taken_ms, failed_ms, alert."""
@@ -62,6 +65,14 @@ def field_of(hook: str) -> str:
     return f"hook:{hook}"
 
 
+def position_of(fields: Mapping[str, str | None], name: str) -> int:
+    """The position in a field of the outbox's state; 0 where there is none. Raises StateError where it is no number."""
+    text = fields[name] or "0"
+    if not text.isdecimal():
+        raise StateError(f"the field {name} of an alert outbox holds {text!r}, and no position; set it to a number")
+    return int(text)
+
+
 def redelivered_field(hook: str) -> str:
     """Name of the field with the number of the first entry of GIVEN_UP that was not owed to the hook again."""
     return f"redelivered:{hook}"
@@ -70,11 +81,8 @@ def redelivered_field(hook: str) -> str:
 def owed_of(store: StateStore, hook: str) -> list[Owed]:
     """What the hook is owed of the outbox, oldest first; as far as it is on record and can be read."""
     (blob,) = store.blobs([field_of(hook)])
-    try:
-        return decoded(blob, hook)[0]
-    except StateError as error:
-        refuse("hook", blob or b"", str(error))
-        return []
+    read = None if blob is None else read_or_refuse("hook", blob, lambda content: decoded(content, hook))
+    return [] if read is None else read[0]
 
 
 def given_up_of(store: StateStore) -> tuple[int, list[GivenUp]]:
@@ -84,14 +92,12 @@ def given_up_of(store: StateStore) -> tuple[int, list[GivenUp]]:
     entries = store.entries(GIVEN_UP, 0, end)
     found: list[tuple[int, GivenUp]] = []
     for number, entry in enumerate(entries, end - len(entries)):
-        try:
-            found.append((number, msgspec.json.decode(entry, type=GivenUp)))
-        except msgspec.MsgspecError as error:
-            refuse("given_up", entry, str(error))
+        if (record := read_or_refuse("given_up", entry, _GIVEN_UP.decode)) is not None:
+            found.append((number, record))
     if not found:
         return end, []
     fields = store.read([redelivered_field(hook) for hook in sorted({record.hook for _, record in found})])
-    return end, [r for number, r in found if number >= int(fields[redelivered_field(r.hook)] or 0)]
+    return end, [r for number, r in found if number >= position_of(fields, redelivered_field(r.hook))]
 
 
 def bounded(owed: list[Owed]) -> tuple[list[Owed], list[Owed]]:

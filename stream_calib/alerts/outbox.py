@@ -8,16 +8,15 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from stream_calib import fault_points
-from stream_calib.alerts.delivery_record import owed_of
+from stream_calib.alerts.delivery_record import owed_of, position_of
 from stream_calib.alerts.model import Alert
-from stream_calib.alerts.refusal import alerts_of, refuse
-from stream_calib.errors import StateError
+from stream_calib.alerts.refusal import alerts_of, read_or_refuse
 from stream_calib.snapshot.canonical import canonical_json, content_id
 from stream_calib.windows.state_store import Commit, StateStore
 
@@ -30,16 +29,9 @@ OTHER_GENERATION = (
 """Diagnosis of what is closed when that happens."""
 _FOLDED = "folded:outbox"
 """The blob with the last events of alerts that are open, of those that were dropped."""
+_RAW_ALERTS = msgspec.json.Decoder(list[msgspec.Raw])
 _KEPT = 1_000
 """So many that were read by all stay at least, and twice as many at most."""
-
-
-def position_of(fields: Mapping[str, str | None], name: str) -> int:
-    """The position in a field of the outbox's state; 0 where there is none. Raises StateError where it is no number."""
-    text = fields[name] or "0"
-    if not text.isdecimal():
-        raise StateError(f"the field {name} of an alert outbox holds {text!r}, and no position; set it to a number")
-    return int(text)
 
 
 class Unsent(NamedTuple):
@@ -138,11 +130,7 @@ def _open_before(state: StateStore) -> dict[str, Alert]:
     (folded,) = state.blobs([_FOLDED])
     if folded is None:
         return {}
-    try:
-        plain = msgspec.json.decode(folded, type=list[msgspec.Raw])
-    except msgspec.MsgspecError as error:
-        refuse("outbox", folded, str(error))
-        return {}
+    plain = read_or_refuse("outbox", folded, _RAW_ALERTS.decode) or []
     return {alert.dedup_key: alert for alert in alerts_of(map(bytes, plain)) if alert is not None}
 
 

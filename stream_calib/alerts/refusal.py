@@ -8,9 +8,11 @@ back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
+
+import msgspec
 
 from stream_calib import metrics
 from stream_calib.alerts.model import Alert
@@ -20,6 +22,17 @@ _LOG = logging.getLogger(__name__)
 
 Record: TypeAlias = Literal["silence", "acknowledgement", "outbox", "hook", "given_up"]
 _SHOWN = 200
+_Content = TypeVar("_Content", str, bytes)
+_Read = TypeVar("_Read")
+
+
+def read_or_refuse(record: Record, content: _Content, decode: Callable[[_Content], _Read]) -> _Read | None:
+    """What `decode` reads of it; None where it is refused: where `decode` raises MsgspecError or StateError."""
+    try:
+        return decode(content)
+    except (msgspec.MsgspecError, StateError) as error:
+        refuse(record, content, str(error))
+        return None
 
 
 @lru_cache(maxsize=1_000)
@@ -36,11 +49,4 @@ def refuse(record: Record, content: str | bytes, reason: str) -> None:
 
 def alerts_of(entries: Iterable[bytes]) -> list[Alert | None]:
     """The alerts of entries of an outbox; None in the place of one that is refused."""
-    found: list[Alert | None] = []
-    for entry in entries:
-        try:
-            found.append(Alert.decode(entry))
-        except StateError as error:
-            refuse("outbox", entry, str(error))
-            found.append(None)
-    return found
+    return [read_or_refuse("outbox", entry, Alert.decode) for entry in entries]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from stream_calib.alerts.model import Alert
-from stream_calib.alerts.refusal import refuse
+from stream_calib.alerts.refusal import read_or_refuse
 from stream_calib.errors import StateError
 from stream_calib.windows.state_store import Commit, StateStore
 
@@ -45,6 +45,9 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Stored(msgspec.Struct, frozen=True):
     next_id: int
     silences: tuple[msgspec.Raw, ...]
+
+
+_STORED, _SILENCE = msgspec.json.Decoder(_Stored), msgspec.json.Decoder(Silence)
 
 
 class Silences:
@@ -89,20 +92,11 @@ class Silences:
         field = self._state.read([_FIELD])[_FIELD]
         if not field:
             return field, _Document()
-        try:
-            stored = msgspec.json.decode(field, type=_Stored)
-        except msgspec.MsgspecError as error:
-            refuse("silence", field, str(error))
+        stored = read_or_refuse("silence", field, _STORED.decode)
+        if stored is None:
             return field, _Document()
-        return field, _Document(stored.next_id, tuple(filter(None, map(_read, stored.silences))))
-
-
-def _read(raw: msgspec.Raw) -> Silence | None:
-    try:
-        return msgspec.json.decode(raw, type=Silence)
-    except msgspec.MsgspecError as error:
-        refuse("silence", bytes(raw), str(error))
-        return None
+        read = (read_or_refuse("silence", bytes(raw), _SILENCE.decode) for raw in stored.silences)
+        return field, _Document(stored.next_id, tuple(filter(None, read)))
 
 
 def silence_of(alert: Alert, silences: Sequence[Silence]) -> Silence | None:

@@ -47,8 +47,8 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupMap:
-    """Groups that are off beyond chance first, the one that is so by most before the others; of the rest, large ones
-    first. Bounded."""
+    """Groups that are off beyond chance first, the one that is so by most before the others; of the rest, those that
+    are so in most months, then large ones, first. Bounded."""
 
     months: Sequence[str]
     rows: Sequence[GroupRow]

@@ -1,7 +1,8 @@
 """How often each number is there, of numbers that come in pieces.
 
 Sorting takes as long for numbers that are all different as for few that come often, which is what a hash table in an
-engine does not do: where nearly every row is a cell of its own, counting by GROUP BY takes six times as long.
+engine does not do: where nearly every row is a cell of its own, the whole way from rows to cells takes a tenth longer
+with a GROUP BY.
 """
 
 from __future__ import annotations
