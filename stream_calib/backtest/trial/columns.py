@@ -25,6 +25,8 @@ MOST_REFITS = 160
 """By age: a long range is refitted less often than every day, which is what takes the time."""
 MOST_UNIQUE_VALUES, LEAST_ROWS_A_VALUE = 100, 3
 """A column of more values, with fewer rows a value, makes no groups."""
+_VALUES_SHOWN, _VALUE_SHOWN = 5, 40
+"""Values of a column of labels that are shown, and characters of each."""
 CROSSED = 3
 """Up to so many attributes, every pair of them is a family too."""
 _UNITS_MS: Mapping[TimeUnit, float] = {"s": 1e3, "ms": 1.0, "us": 1e-3}
@@ -80,6 +82,13 @@ class TrialColumns:
                     f"{table.source}: the column {column!r} has about {k:,} values in {n:,} rows, so next to every row"
                     " would be a group of its own; leave it out of --group (where it names predictions, it is the --id)"
                 )
+
+    def shown_labels(self, engine: Engine, table: Table) -> str:
+        """The label column's most frequent values, for an error: `'no' 10,020, 'yes' 9,980`."""
+        value = f"left(CAST({table.field(self.label).sql} AS VARCHAR), {_VALUE_SHOWN})"
+        sql = f"SELECT {value} AS v, count(*) AS n FROM {table.sql} GROUP BY 1 ORDER BY n DESC, v LIMIT {_VALUES_SHOWN}"
+        found = engine.rows(Statement(sql, {"v": "text", "n": "integer"}), table.source)
+        return ", ".join(f"{'null' if v is None else repr(v)} {n:,}" for v, n in found)
 
     def config(self, span_ms: tuple[int, int], horizon_ms: int) -> Config:
         """The defaults, with these attributes and panes to fit the range of event times."""

@@ -141,7 +141,7 @@ def try_files(
         columns.check_groups(engine, table)
         config = columns.config(span, horizon_ms)
         history = cells_of_tables(engine, table, scores, None, labels, config, KEY)
-    _check_counted(history)
+        _check_counted(history, lambda: columns.shown_labels(engine, table))
     days = (history.last_matured + 1) * history.pane_ms // DAY_MS - span[0] // DAY_MS
     if history.last_matured < history.first_pane or days < 1:
         raise HistoryError(
@@ -163,7 +163,7 @@ def try_files(
     return TrialRun(trial, history, outcome, config, document)
 
 
-def _check_counted(history: CellHistory) -> None:
+def _check_counted(history: CellHistory, shown_labels: Callable[[], str]) -> None:
     """Raises HistoryError where most rows could not be counted: findings would be of the others alone."""
     counts = history.counts
     sides = {
@@ -179,8 +179,11 @@ def _check_counted(history: CellHistory) -> None:
     labels = counts.get("labels", 0)
     if not labels or sum(sides["labels"].values()) > labels:
         what = "most outcomes cannot be counted, as they are not" if labels else "no row has an outcome that is"
-        because = f": {reasons['labels']}" if reasons["labels"] else ""
-        raise HistoryError(f"{history.source}: {what} 0, 1, true or false{because}")
+        because = f" ({reasons['labels']})" if reasons["labels"] else ""
+        raise HistoryError(
+            f"{history.source}: {what} 0, 1, true or false{because}; the column holds {shown_labels()}: make 1 of what"
+            " is positive and 0 of what is not"
+        )
 
 
 def trial_of(

@@ -149,7 +149,8 @@ def test_what_is_not_said_is_asked_for(tmp_path: Path) -> None:
     table_at(path, when, seen=pyarrow.array([JANUARY_MS + 1]).cast(pyarrow.timestamp("ms")))
     no_outcome = replace(COLUMNS, label="region")
     assert refusal(path, no_outcome).endswith(
-        "has an outcome that is 0, 1, true or false: labels_rejected_label_invalid 1"
+        "has an outcome that is 0, 1, true or false (labels_rejected_label_invalid 1); the column holds 'x' 1: make 1"
+        " of what is positive and 0 of what is not"
     )
     assert "no whole UTC day has outcomes that are final, which they are a horizon (1 d)" in refusal(path, known)
 
