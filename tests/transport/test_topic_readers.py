@@ -1,0 +1,58 @@
+"""The processes that read a backtest's topics, on a real Kafka."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from stream_calib.backtest.topics.packed_batch import pack_batch
+from stream_calib.backtest.topics.partition_reading import OwnReadings, PartitionPlan, Readings, partition_readings
+from stream_calib.backtest.topics.reader_processes import ReaderProcesses
+from stream_calib.transport.kafka import KafkaLog
+from stream_calib.transport.port import OffsetRange, Outgoing, TopicPartition
+from tests.kafka_services import fresh_name
+from tests.transport.kafka_logs import kafka_section
+from tests.unit.backtest.test_topic_feed import CONFIG, KEY, MAY_2024_MS, Topics
+
+PARTITIONS, TIMES_MS = 2, range(MAY_2024_MS, MAY_2024_MS + 700)
+
+
+def written(log: KafkaLog) -> list[PartitionPlan]:
+    """Blocks and labels on two partitions each, and what is to be read of them."""
+    made, plans = Topics(PARTITIONS), []
+    for partition in range(PARTITIONS):
+        made.scores(partition, *TIMES_MS)
+        made.labels(partition, *TIMES_MS)
+    for topic in ("blocks", "labels"):
+        name = fresh_name(topic)
+        log.create_topic(name, PARTITIONS)
+        for partition in range(PARTITIONS):
+            records = made.log.read(TopicPartition(topic, partition), 0, len(TIMES_MS))
+            log.produce([Outgoing(name, None, record.value, (), partition) for record in records])
+            span = OffsetRange(5, len(TIMES_MS) - 7)
+            plans.append(
+                PartitionPlan(
+                    f"{topic[0].replace('b', 's')}:x:{partition}", TopicPartition(name, partition), span, None
+                )
+            )
+    return plans
+
+
+def all_of(readings: Readings, plans: list[PartitionPlan]) -> list[bytes]:
+    """Every batch, in turns."""
+    found, ends = [], [plan.wanted.start for plan in plans]
+    while left := [place for place, plan in enumerate(plans) if ends[place] < plan.wanted.end]:
+        for place in left:
+            batch = readings.next(place)
+            ends[place] = batch.records.end
+            found.append(pack_batch(place, batch))
+    return found
+
+
+def test_processes_give_the_batches_of_one(kafka_bootstrap: str) -> None:
+    with KafkaLog(kafka_section(kafka_bootstrap)) as log:
+        plans = written(log)
+        own = all_of(OwnReadings(partition_readings(log, plans, CONFIG, KEY)), plans)
+        with closing(ReaderProcesses(log.opener(), CONFIG, KEY, plans, 2)) as readings:
+            found = all_of(readings, plans)
+    assert found == own
+    assert len(found) > len(plans)
