@@ -31,10 +31,18 @@ class Pair:
         self.replica.start()
         self.client: RedisClient = connect(self.primary.url)
         self.state = RedisState(self.client, KEY)
-        # The primary's word, not the replica's: WAIT counts a replica once the primary has heard that it is loaded.
-        with self.primary.client() as client:
-            wait_until(lambda: client.info("replication").get("slave0", {}).get("state") == "online", "it follows")
+        self.wait_until_heard()
         self.state.commit(Commit(fields={"first_pane": "5"}))
+
+    def wait_until_heard(self) -> None:
+        """Until the replica has told the primary just now that it follows: WAIT counts none before."""
+
+        def heard() -> bool:
+            replica = client.info("replication").get("slave0", {})
+            return bool(replica.get("state") == "online" and replica["lag"] <= 1)
+
+        with self.primary.client() as client:
+            wait_until(heard, "the primary hears from the replica")
 
     def manual_requests(self) -> list[str]:
         entries = SnapshotStore(self.state, KEY, "g", 1_000, lambda: 0).log().manual_at(5)
@@ -79,6 +87,7 @@ def test_a_replica_that_does_not_answer_is_said_and_the_change_stands(
     assert pair.manual_requests() == ["new fares"]
     assert unreplicated() == before + 1
     assert "no replica had the last entry of the decision log of m/1 within 1 s" in caplog.text
+    pair.wait_until_heard()
     pair.ask("again")
     assert pair.manual_requests() == ["new fares", "again"]
     assert unreplicated() == before + 1
