@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from stream_calib import metrics
-from stream_calib.errors import StateError, StateUnavailableError
+from stream_calib.errors import StateError, StreamCalibError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.canonical import canonical_json
 from stream_calib.snapshot.decision_log import DecisionLog, Entry, chain
@@ -97,8 +97,8 @@ class LogChanges:
         """A failover must not take back what is answered here: people's acts cannot be derived again. What no replica
         has in time stands all the same, since readers see it already."""
         try:
-            is_safe = self._state.is_replicated(_REPLICA_WITHIN_MS) is not False
-        except StateUnavailableError as error:  # after the commit, which was answered
+            is_safe = self._state.wait_for_replica(_REPLICA_WITHIN_MS) is not False
+        except StreamCalibError as error:  # whatever it is, the commit before it was answered and stands
             _LOG.warning("nobody could wait for a replica: %s", error)
             is_safe = False
         if not is_safe:

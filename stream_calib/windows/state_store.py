@@ -74,9 +74,10 @@ class StateStore(ABC):
         """True when all expectations held and everything was written, False when nothing was. StateError, with nothing
         written, where the store holds something that is not of this program."""
 
-    def is_replicated(self, within_ms: int) -> bool | None:
-        """Whether a replica has, within that time, everything that was written before; None where there is no replica,
-        or none may be asked for."""
+    def wait_for_replica(self, within_ms: int) -> bool | None:
+        """Waits until a replica has everything that was written before, at most so long, and not so long that the
+        connection would be given up. False where none has; None where there is no replica, or none may be waited
+        for."""
         return None
 
     @abstractmethod
