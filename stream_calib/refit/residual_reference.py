@@ -154,7 +154,6 @@ def _rows(panes: Sequence[PaneCells], candidate: JudgedMap, signatures: Signatur
     low, served, high = (weights.of_kept(p) for p in (edges[:, 0], current, edges[:, 1]))
     tolerance = config.drift.tolerance
     above, below = (weights.of_kept(np.clip(current + t, 0.0, 1.0)) for t in (tolerance, -tolerance))
-    unlabelled = [pane.cells.unlabelled for pane in panes if pane.complete]
     return _Rows(
         cells.signatures,
         cells.signature,
@@ -164,7 +163,7 @@ def _rows(panes: Sequence[PaneCells], candidate: JudgedMap, signatures: Signatur
         np.maximum(above - served, served - below),
         trailing.labelled_rows,
         trailing.positive_rows,
-        trailing.labelled_rows + np.concatenate([np.empty(0, np.int64), *unlabelled]),
+        trailing.labelled_rows + trailing.unlabelled_rows,
         trailing.unit_bucket,
     )
 
