@@ -39,8 +39,9 @@ class ServedMap:
         self._tables = np.empty((0, N_BINS, 2), dtype=np.float64)
         # From least to most recently used.
         self._slots: OrderedDict[Signature, int] = OrderedDict()
-        self._known_moves: dict[Signature, list[float]] = {}
-        """Of signatures that were asked for without tables."""
+        self._moves_of: dict[Signature, int] = {}
+        """Rows in `_known_moves` of the signatures that were asked for without tables."""
+        self._known_moves = np.empty((0, 2))
 
     @property
     def compiled(self) -> int:
@@ -102,19 +103,24 @@ class ServedMap:
         if not n:
             return None
         used = np.flatnonzero(np.bincount(signature_index, minlength=len(signatures)))
-        asked = [signatures[i] for i in used.tolist()]
-        if n > _ROWS_WORTH_A_TABLE * sum(signature not in self._slots for signature in asked):
+        asked = [signatures[i] for i in used.tolist()] if len(used) < len(signatures) else signatures
+        tabled = sum(map(self._slots.__contains__, asked)) if self._slots else 0
+        if n > _ROWS_WORTH_A_TABLE * (len(asked) - tabled):
             return None
-        known = self._known_moves
-        missing = [signature for signature in asked if signature not in known]
-        if missing:
-            if len(known) + len(missing) > self._max_compiled:
-                known.clear()
-                missing = asked
-            known.update(zip(missing, self._maker.moves(missing).tolist(), strict=True))
+        rows = list(map(self._moves_of.get, asked))
+        if None in rows:
+            self._learn_moves(asked, [signature for signature, row in zip(asked, rows, strict=True) if row is None])
+            rows = list(map(self._moves_of.get, asked))
         moves = np.zeros((len(signatures), 2))
-        moves[used] = [known[signature] for signature in asked]
+        moves[used] = self._known_moves[np.array(rows, dtype=np.intp)]
         return moves
+
+    def _learn_moves(self, asked: Sequence[Signature], missing: Sequence[Signature]) -> None:
+        if len(self._moves_of) + len(missing) > self._max_compiled:
+            self._moves_of, self._known_moves, missing = {}, self._known_moves[:0], asked
+        missing = list(dict.fromkeys(missing))
+        self._moves_of.update(zip(missing, range(len(self._moves_of), len(self._moves_of) + len(missing)), strict=True))
+        self._known_moves = np.concatenate([self._known_moves, self._maker.moves(missing)])
 
     def _gather(self, cell: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Values at the lower and at the upper edges."""
