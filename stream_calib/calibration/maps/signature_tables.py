@@ -66,8 +66,7 @@ class SignatureTables:
         log_odds = self.start[grid_bin] + moves[:, :1]
         if moves[:, 1].any():
             log_odds += moves[:, 1:] * (edges - self.parts.slope_centre)
-        limited = self.parts.base.limited(log_odds, p_min)
-        probability = np.asarray(expit(self.parts.base.finish(limited, edges, p_min)), dtype=np.float64)
+        probability = np.asarray(expit(self.parts.base.finish(log_odds, edges, p_min)), dtype=np.float64)
         return np.clip(probability, p_min, 1 - p_min)
 
     @cached_property
