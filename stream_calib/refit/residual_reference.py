@@ -157,7 +157,7 @@ def _rows(panes: Sequence[PaneCells], candidate: JudgedMap, signatures: Signatur
     trailing = trailing_cells(panes, signatures, candidate.derived, weights)
     cells = trailing.cells
     edges = candidate.served.at_edges(cells.grid_bin, cells.signature, cells.signatures)
-    current = edges.mean(axis=1)
+    current = (edges[:, 0] + edges[:, 1]) / 2
     low, served, high = (weights.of_kept(p) for p in (edges[:, 0], current, edges[:, 1]))
     tolerance = config.drift.tolerance
     above, below = (weights.of_kept(np.clip(current + t, 0.0, 1.0)) for t in (tolerance, -tolerance))
