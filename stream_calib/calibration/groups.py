@@ -142,6 +142,14 @@ def families_up_to(depth: int, all_attributes: Sequence[str]) -> list[FamilyRule
 
 def make_family(rule: FamilyRule, signatures: Sequence[Signature]) -> Family:
     """The family's groups among s signatures."""
+    if rule.predicate is None and len(rule.positions) == 1:
+        # By the values themselves, whose hashes are known, where every key would have to be hashed.
+        values = list(map(itemgetter(*rule.positions), signatures))
+        alone = sorted({*values} - {OTHER})
+        of_value = dict(zip(alone, range(len(alone)), strict=True))
+        of_value[OTHER] = -1
+        group_of = np.fromiter(map(of_value.__getitem__, values), np.intp, len(values))
+        return Family(rule, tuple((value,) for value in alone), group_of)
     keys = rule.groups(signatures)
     groups = sorted(key for key in set(keys) if key is not None)
     number: dict[GroupKey | None, int] = {key: i for i, key in enumerate(groups)}

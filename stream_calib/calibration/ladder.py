@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
 
 from stream_calib.calibration.baselines.beta import BetaCalibration
 from stream_calib.calibration.baselines.hedged_isotonic import HedgedIsotonic
@@ -42,5 +45,15 @@ def fit_rung(rung: Rung, cells: LabelledCells, *, p_min: float, n_groups: int, p
     """The base map of this kind, fitted to the cells of all signatures together. Raises as `Calibrator.fit_cells`, and
     FitError as `make_rung` says.
     """
+    labelled, positives = cells.by_bin()
+    return _fitted(rung, labelled.tobytes(), positives.tobytes(), p_min, n_groups, prior_strength)
+
+
+@lru_cache(maxsize=8)
+def _fitted(
+    rung: Rung, labelled: bytes, positives: bytes, p_min: float, n_groups: int, prior_strength: float
+) -> BaseMap:
+    """Kept, because what is compared on some cells is chosen and fitted to them next. `labelled`, `positives`: (402,)
+    float64 each."""
     made = make_rung(rung, p_min=p_min, n_groups=n_groups, prior_strength=prior_strength)
-    return made.fit_cells(*cells.by_bin()).base_map()
+    return made.fit_cells(np.frombuffer(labelled), np.frombuffer(positives)).base_map()

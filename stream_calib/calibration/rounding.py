@@ -10,6 +10,8 @@ SIGNIFICANT_DIGITS = 12
 _MOST_EXACT = 22
 """Powers of ten up to this one are doubles."""
 _POWERS = np.array([float(f"1e{power}") for power in range(_MOST_EXACT + 1)])
+_FEW = 24
+"""Numbers that are printed sooner than scaled."""
 _NEAR_TIE = 2.0**-10
 """The scaled number errs by up to 2^-14, half a unit in its last place; so near to a tie it decides nothing."""
 
@@ -25,6 +27,8 @@ def round_significant(values: ArrayLike, digits: int = SIGNIFICANT_DIGITS) -> ND
     """
     exact = np.asarray(values, dtype=np.float64)
     flat = exact.ravel()
+    if len(flat) <= _FEW:
+        return np.array(_printed(flat, digits), dtype=np.float64).reshape(exact.shape) + 0.0
     size = np.abs(flat)
     # Of numbers that no branch below can scale, 1 is scaled; they are printed.
     scalable = (size > 10.0 ** (digits - _MOST_EXACT)) & (size < 10.0 ** (digits + _MOST_EXACT - 2))
@@ -40,5 +44,9 @@ def round_significant(values: ArrayLike, digits: int = SIGNIFICANT_DIGITS) -> ND
     sure |= flat == 0
     rounded[flat == 0] = 0.0
     printed = np.flatnonzero(~sure)
-    rounded[printed] = [float(f"{value:.{digits}g}") for value in flat[printed].tolist()]
+    rounded[printed] = _printed(flat[printed], digits)
     return np.asarray(rounded.reshape(exact.shape) + 0.0)
+
+
+def _printed(values: NDArray[np.float64], digits: int) -> list[float]:
+    return [float(f"{value:.{digits}g}") for value in values.tolist()]

@@ -4,7 +4,7 @@ at the end. This and `reference.py` are where counts become weights."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 import numpy as np
@@ -32,6 +32,20 @@ class PaneCells:
     winners: int
     """Of the whole pane, all unit buckets."""
     cells: MaturedCells
+    _rows: NDArray[np.int64] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """(6, k) the columns of the cells as one, made once: a pane is put behind others day after day, and six arrays
+        of hundreds of panes take six times as long as one."""
+        if self._rows is None:
+            columns = _COLUMNS(self.cells)
+            made = np.empty((len(columns), len(self.cells.labelled)), dtype=np.int64)
+            for row, column in zip(made, columns, strict=True):
+                row[:] = column.view(np.int64) if column.dtype == np.uint64 else column
+            object.__setattr__(self, "_rows", made)
+            return made
+        return self._rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +70,9 @@ class TrailingCells:
     pane: NDArray[np.int64]
     unit_bucket: NDArray[np.uint8]
     labelled_rows: NDArray[np.int64]
-    """Counts."""
+    """Counts, as the next two."""
     positive_rows: NDArray[np.int64]
+    unlabelled_rows: NDArray[np.int64]
     weights: CellWeights
 
 
@@ -121,15 +136,24 @@ def trailing_cells(
         unit_bucket=cells.unit_bucket,
         labelled_rows=cells.labelled,
         positive_rows=cells.positives,
+        unlabelled_rows=cells.unlabelled,
         weights=of_cells,
     )
 
 
 def one_after_another(panes: Sequence[PaneCells]) -> tuple[MaturedCells, NDArray[np.int64]]:
     """The cells of the panes one after the other, and (k,) the pane of each."""
-    columns = zip(_COLUMNS(EMPTY_MATURED), *(_COLUMNS(p.cells) for p in panes), strict=True)
-    pane = np.repeat(np.array([p.pane for p in panes], dtype=np.int64), [len(p.cells.labelled) for p in panes])
-    return MaturedCells(*map(np.concatenate, columns)), pane
+    rows = [p.rows for p in panes]
+    pane = np.repeat(np.array([p.pane for p in panes], dtype=np.int64), [r.shape[1] for r in rows])
+    together = np.concatenate([_NONE.rows, *rows], axis=1)
+    columns = [
+        row.view(np.uint64) if empty.dtype == np.uint64 else row.astype(empty.dtype, copy=False)
+        for row, empty in zip(together, _COLUMNS(EMPTY_MATURED), strict=True)
+    ]
+    return MaturedCells(*columns), pane
+
+
+_NONE = PaneCells(0, True, 0, EMPTY_MATURED)
 
 
 def signature_values(

@@ -14,7 +14,7 @@ from stream_calib.events.identity import UNIT_BUCKETS
 from stream_calib.refit.evidence import PastPanes
 from stream_calib.refit.gate_groups import JudgedGroup
 from stream_calib.refit.gate_rows import GateCells, GateTraffic
-from stream_calib.refit.labelled import PaneCells
+from stream_calib.refit.labelled import PaneCells, one_after_another
 from stream_calib.refit.roles import ROLES
 from stream_calib.snapshot.decision_log import Request
 from stream_calib.snapshot.difference import MOVED_BY
@@ -31,7 +31,6 @@ from stream_calib.snapshot.report_documents import (
     RoleRows,
     ShiftLine,
 )
-from stream_calib.windows.cells import EMPTY_MATURED
 
 _MOST_ASKERS = 5
 _DIGITS = 6
@@ -75,11 +74,9 @@ def _trailing_rows(
 ) -> Iterator[RoleRows]:
     """Of roles whose buckets are in the cells of these panes."""
     held = list(panes)
-    cells = [pane.cells for pane in held if pane.complete]
-    bucket = np.concatenate([EMPTY_MATURED.unit_bucket, *(c.unit_bucket for c in cells)])
+    cells, _ = one_after_another([pane for pane in held if pane.complete])
     rows, positives = (
-        np.bincount(bucket, np.concatenate([getattr(c, name) for c in (EMPTY_MATURED, *cells)]), UNIT_BUCKETS)
-        for name in ("labelled", "positives")
+        np.bincount(cells.unit_bucket, column, UNIT_BUCKETS) for column in (cells.labelled, cells.positives)
     )
     for role in roles:
         yield RoleRows(

@@ -11,7 +11,7 @@ of a kept row (`RowWeights.of_kept`), so that outcomes need no weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -57,12 +57,21 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """The cells of one family that are heavy enough, C of them; `cell` (k,): that of each row, -1 where it has none."""
+    """The cells of one family that are heavy enough, C of them; all else of the k rows is in cell 0.
+
+    `places` (C,): of the cells from 1 on; `table` (s, intervals): cell of each signature and interval, or of each
+    signature (s, 1); `cell` (k,): of each row.
+    """
 
     rule: FamilyRule
     places: list[tuple[tuple[str, ...], int | None]]
+    table: NDArray[np.intp]
     cell: NDArray[np.intp]
     phi: float
+
+    def sums(self, column: NDArray[np.generic]) -> Floats:
+        """(C,) sums of a column (k,) of the rows."""
+        return np.bincount(self.cell, column, len(self.places) + 1)[1:].astype(np.float64, copy=False)
 
 
 def watched(
@@ -95,14 +104,14 @@ def _outcomes(
         return None
     untouched = _rows(_untouched(evidence, candidate), candidate, signatures, config)
     share = config.calibration.delta / (2 * sum(len(family.places) for family in known))
+    half_widths, tolerances = rows.labelled * rows.half_width, np.zeros((len(rows.signatures), len(_EDGES) - 1))
+    np.maximum.at(tolerances, (rows.signature, rows.interval), rows.tolerance)
     documents = []
     for family, bound in zip(known, _bounds(known, untouched, share, config.scores.unit is not None), strict=True):
-        inside, size = family.cell >= 0, len(family.places)
-        cell, labelled = family.cell[inside], rows.labelled[inside]
-        half_width = np.bincount(cell, labelled * rows.half_width[inside], size) / np.bincount(cell, labelled, size)
-        tolerance = np.zeros(size)
-        np.maximum.at(tolerance, cell, rows.tolerance[inside])
-        epsilon = np.minimum(np.maximum(np.maximum(bound, half_width), tolerance), 1.0)
+        half_width = family.sums(half_widths) / family.sums(rows.labelled)
+        tolerance, by_interval = np.zeros(len(family.places) + 1), family.table.shape[1] > 1
+        np.maximum.at(tolerance, family.table, tolerances if by_interval else tolerances.max(axis=1, keepdims=True))
+        epsilon = np.minimum(np.maximum(np.maximum(bound, half_width), tolerance[1:]), 1.0)
         documents.append(_document(family, epsilon, None))
     return WatchedDocument(edges=_EDGES, families=tuple(documents))
 
@@ -114,13 +123,11 @@ def _coverage(rows: _Rows, window: NDArray[np.intp], config: Config) -> WatchedD
     documents = []
     families = _families(rows, rows.scores, config, by_interval=False)
     for family in families:
-        inside, size = family.cell >= 0, len(family.places)
-        cell, scores, labelled = family.cell[inside], rows.scores[inside], rows.labelled[inside]
         # 1/2 is added to either side (Jeffreys), or full coverage would know no variance.
-        coverage = (np.bincount(cell, labelled, size) + 0.5) / (np.bincount(cell, scores, size) + 1.0)
-        share = np.zeros(len(rows.scores))
-        share[inside] = coverage[cell]
-        known = _with_phi([family], window, rows.labelled - rows.scores * share, rows.scores * share * (1.0 - share))
+        coverage = (family.sums(rows.labelled) + 0.5) / (family.sums(rows.scores) + 1.0)
+        share = np.append(0.0, coverage)[family.cell]
+        expected = rows.scores * share
+        known = _with_phi([family], window, rows.labelled - expected, expected * (1.0 - share))
         documents += [_document(made, tolerated(coverage), coverage) for made in known]
     return WatchedDocument(edges=_EDGES, families=tuple(documents)) if documents else None
 
@@ -150,11 +157,10 @@ def _rows(panes: Sequence[PaneCells], candidate: JudgedMap, signatures: Signatur
     trailing = trailing_cells(panes, signatures, candidate.derived, weights)
     cells = trailing.cells
     edges = candidate.served.at_edges(cells.grid_bin, cells.signature, cells.signatures)
-    current = edges.mean(axis=1)
+    current = (edges[:, 0] + edges[:, 1]) / 2
     low, served, high = (weights.of_kept(p) for p in (edges[:, 0], current, edges[:, 1]))
     tolerance = config.drift.tolerance
     above, below = (weights.of_kept(np.clip(current + t, 0.0, 1.0)) for t in (tolerance, -tolerance))
-    unlabelled = [pane.cells.unlabelled for pane in panes if pane.complete]
     return _Rows(
         cells.signatures,
         cells.signature,
@@ -164,7 +170,7 @@ def _rows(panes: Sequence[PaneCells], candidate: JudgedMap, signatures: Signatur
         np.maximum(above - served, served - below),
         trailing.labelled_rows,
         trailing.positive_rows,
-        trailing.labelled_rows + np.concatenate([np.empty(0, np.int64), *unlabelled]),
+        trailing.labelled_rows + trailing.unlabelled_rows,
         trailing.unit_bucket,
     )
 
@@ -175,19 +181,25 @@ def _families(rows: _Rows, n: NDArray[np.int64], config: Config, *, by_interval:
     asked = [(EVERYTHING, False), (EVERYTHING, True), *((rule, False) for rule in family_rules(config))]
     asked += [(rule, True) for rule in attributes] if by_interval else []
     least, found, groups = config.drift.min_mass * float(n.sum()), [], _families_of(rows.signatures)
+    # First by (signature, interval), which are few, then from there for each family.
+    all_intervals = len(_EDGES) - 1
+    row = rows.signature * all_intervals + rows.interval
+    masses = np.bincount(row, n, len(rows.signatures) * all_intervals).reshape(-1, all_intervals)
     for rule, intervals in asked:
-        family = groups(rule)
-        size = len(_EDGES) - 1 if intervals else 1
-        group = family.group_of[rows.signature]
-        place = group * size + (rows.interval if intervals else 0)
-        mass = np.bincount(np.where(group >= 0, place + 1, 0), n, len(family.keys) * size + 1)[1:]
+        family, size = groups(rule), all_intervals if intervals else 1
+        group = family.group_of[:, None]
+        place = np.where(group >= 0, group * size + np.arange(size) + 1, 0)
+        of_places = masses if intervals else masses.sum(axis=1)
+        mass = np.bincount(place.ravel(), of_places.ravel(), len(family.keys) * size + 1)[1:]
         kept = np.flatnonzero((mass >= least) & (mass > 0))
         if not len(kept):
             continue
-        number = np.full(len(mass) + 1, -1, dtype=np.intp)
-        number[kept] = np.arange(len(kept))
+        number = np.zeros(len(mass) + 1, dtype=np.intp)
+        number[kept + 1] = np.arange(1, len(kept) + 1)
+        table = number[place]
+        cell = table.ravel()[row] if intervals else table[rows.signature, 0]
         places = [(family.keys[i // size], i % size if intervals else None) for i in kept.tolist()]
-        found.append(_Family(rule, places, number[np.where(group >= 0, place, len(mass))], 1.0))
+        found.append(_Family(rule, places, table, cell, 1.0))
     return found
 
 
@@ -197,15 +209,15 @@ def _with_phi(
     """Those of the families whose phi is known, with it. Columns (k,)."""
     windows, found = int(window.max(initial=-1)) + 1, []
     for family in families:
-        size, inside = len(family.places), family.cell >= 0
-        place = window[inside] * size + family.cell[inside]
+        size = len(family.places) + 1
+        place = window * size + family.cell
         sums = [
-            np.bincount(place, column[inside], windows * size).reshape(-1, size).astype(np.float64)
+            np.ascontiguousarray(np.bincount(place, column, windows * size).reshape(-1, size)[:, 1:], dtype=np.float64)
             for column in (residual, variance)
         ]
         phi = overdispersion(*sums)
         if phi is not None:
-            found.append(_Family(family.rule, family.places, family.cell, phi))
+            found.append(replace(family, phi=phi))
     return found
 
 

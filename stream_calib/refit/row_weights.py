@@ -80,8 +80,10 @@ class CellWeights:
         """Weight of the labelled rows, and of the positives, of counts (k,)."""
         positive: NDArray[np.float64] = positives * self.positive
         # Of equal weights no difference is taken, which would cost the last bit of decayed counts.
-        apart = positive + (labelled - positives) * self.negative
-        return np.where(self.positive == self.negative, labelled * self.negative, apart), positive
+        equal, together = self.positive == self.negative, labelled * self.negative
+        if equal.all():
+            return together, positive
+        return np.where(equal, together, positive + (labelled - positives) * self.negative), positive
 
     def rows(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> CellWeights:
         """Those of the chosen cells."""
@@ -99,6 +101,8 @@ class CellWeights:
         thinned, of the same weight together, would have 1 / sum w for each: the ratio of the two (Kish, "Survey
         sampling", 1965, by class). So counts / design effect are the rows that a fit may believe that it has.
         """
+        if self.largest == 1.0:  # then all are 1
+            return 1.0
         of_thinned = of_whole = 0.0
         for rows, weight in ((positives, self.positive), (labelled - positives, self.negative)):
             total = float((rows * weight).sum())

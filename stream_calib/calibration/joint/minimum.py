@@ -92,11 +92,12 @@ def _newton_steps(
     step, left = np.zeros_like(gradient), gradient.copy()
     direction = scale * left
     product = np.add.reduce(left * direction)
+    of_free = free.astype(np.float64)
     searching = _lengths(left) > accuracy
     for _ in range(_MOST_INNER_STEPS):
         turned = runs.by_group(moments.turn(runs.shift(direction)))
         turned += curvature * direction
-        turned *= free
+        turned *= of_free
         length = _ratios(product, np.add.reduce(direction * turned), searching)
         step += length * direction
         left -= length * turned

@@ -79,12 +79,16 @@ def joint_problems(
     inside = signature[starts]
     begins: list[StartingPoint] = []
     centres: list[float] = []
+    of_bases: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
     for task in tasks:
-        log_odds, distance, centre = task.base.log_odds_at(CENTRE_LOG_ODDS), None, 0.0
+        if id(task.base) not in of_bases:
+            by_bin = task.base.log_odds_at(CENTRE_LOG_ODDS)
+            of_bases[id(task.base)] = by_bin, by_bin[grid_bin]
+        (log_odds, of_cells), distance, centre = of_bases[id(task.base)], None, 0.0
         if task.slopes:
             centre = _centre(grid_bin, labelled, log_odds) if slope_centre is None else slope_centre
             distance = (CENTRE_LOG_ODDS - centre)[grid_bin]
-        begins.append(StartingPoint(log_odds[grid_bin], distance))
+        begins.append(StartingPoint(of_cells, distance))
         centres.append(centre)
     keys = tuple((place, slope) for slope in (False, True) for place in order if sloped[place] or not slope)
     blocks = [Block(families[place].group_of[inside] + 1, len(families[place].keys), slope) for place, slope in keys]

@@ -39,8 +39,9 @@ class ServedMap:
         self._tables = np.empty((0, N_BINS, 2), dtype=np.float64)
         # From least to most recently used.
         self._slots: OrderedDict[Signature, int] = OrderedDict()
-        self._shifts: dict[Signature, float] = {}
-        """Of a plain map, what signatures without tables are moved by."""
+        self._moves_of: dict[Signature, int] = {}
+        """Rows in `_known_moves` of the signatures that were asked for without tables."""
+        self._known_moves = np.empty((0, 2))
 
     @property
     def compiled(self) -> int:
@@ -67,48 +68,59 @@ class ServedMap:
         self, grid_bin: NDArray[np.integer], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
     ) -> NDArray[np.float64]:
         """Probabilities (k,) at the centres of grid bins (k,): the mean of the values at the edges."""
-        few = self._uncompiled(grid_bin, signature_index, signatures)
-        if few is not None:
-            return np.asarray((few[:, 0] + few[:, 1]) / 2)
-        result = np.empty(len(grid_bin), dtype=np.float64)
-        for rows, first_cell in self._compiled_parts(signature_index, signatures):
-            lower, upper = self._gather(first_cell + grid_bin[rows])
-            result[rows] = (lower + upper) / 2
-        return result
+        edges = self.at_edges(grid_bin, signature_index, signatures)
+        return np.asarray((edges[:, 0] + edges[:, 1]) / 2)
 
     def at_edges(
         self, grid_bin: NDArray[np.integer], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
     ) -> NDArray[np.float64]:
         """Probabilities (k, 2) at the lower and the upper edges of grid bins (k,)."""
-        few = self._uncompiled(grid_bin, signature_index, signatures)
-        if few is not None:
-            return few
+        moves = self._moves(len(grid_bin), signature_index, signatures)
+        if moves is None:
+            return self._edges_of_tables(grid_bin, signature_index, signatures)
+        tabled = np.isnan(moves[:, 0])[signature_index]
+        if not tabled.any():
+            return self._maker.moved_at(grid_bin, moves[signature_index])
+        result = np.empty((len(grid_bin), 2), dtype=np.float64)
+        rows, others = np.flatnonzero(tabled), np.flatnonzero(~tabled)
+        result[rows] = self._edges_of_tables(grid_bin[rows], signature_index[rows], signatures)
+        result[others] = self._maker.moved_at(grid_bin[others], moves[signature_index[others]])
+        return result
+
+    def _edges_of_tables(
+        self, grid_bin: NDArray[np.integer], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
+    ) -> NDArray[np.float64]:
         result = np.empty((len(grid_bin), 2), dtype=np.float64)
         for rows, first_cell in self._compiled_parts(signature_index, signatures):
             result[rows, 0], result[rows, 1] = self._gather(first_cell + grid_bin[rows])
         return result
 
-    def _uncompiled(
-        self, grid_bin: NDArray[np.integer], signature_index: NDArray[np.intp], signatures: Sequence[Signature]
+    def _moves(
+        self, n: int, signature_index: NDArray[np.intp], signatures: Sequence[Signature]
     ) -> NDArray[np.float64] | None:
-        """The values (k, 2) at the edges without tables, to the same bit; None where tables are worth making: they hold
-        many more values than few rows ask for."""
-        if not self._maker.is_plain or not len(grid_bin):
+        """(s, 2) as `SignatureTables.moves`, of the signatures that n rows are of; None where tables are worth making:
+        they hold many more values than few rows ask for."""
+        if not n:
             return None
         used = np.flatnonzero(np.bincount(signature_index, minlength=len(signatures)))
-        asked = [signatures[i] for i in used.tolist()]
-        if len(grid_bin) > _ROWS_WORTH_A_TABLE * sum(signature not in self._slots for signature in asked):
+        asked = [signatures[i] for i in used.tolist()] if len(used) < len(signatures) else signatures
+        tabled = sum(map(self._slots.__contains__, asked)) if self._slots else 0
+        if n > _ROWS_WORTH_A_TABLE * (len(asked) - tabled):
             return None
-        known = self._shifts
-        missing = [signature for signature in asked if signature not in known]
-        if missing:
-            if len(known) + len(missing) > self._max_compiled:
-                known.clear()
-                missing = asked
-            known.update(zip(missing, self._maker.plain_shifts(missing).tolist(), strict=True))
-        shift = np.zeros(len(signatures))
-        shift[used] = [known[signature] for signature in asked]
-        return self._maker.plain_at(grid_bin, shift[signature_index])
+        rows = list(map(self._moves_of.get, asked))
+        if None in rows:
+            self._learn_moves(asked, [signature for signature, row in zip(asked, rows, strict=True) if row is None])
+            rows = list(map(self._moves_of.get, asked))
+        moves = np.zeros((len(signatures), 2))
+        moves[used] = self._known_moves[np.array(rows, dtype=np.intp)]
+        return moves
+
+    def _learn_moves(self, asked: Sequence[Signature], missing: Sequence[Signature]) -> None:
+        if len(self._moves_of) + len(missing) > self._max_compiled:
+            self._moves_of, self._known_moves, missing = {}, self._known_moves[:0], asked
+        missing = list(dict.fromkeys(missing))
+        self._moves_of.update(zip(missing, range(len(self._moves_of), len(self._moves_of) + len(missing)), strict=True))
+        self._known_moves = np.concatenate([self._known_moves, self._maker.moves(missing)])
 
     def _gather(self, cell: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Values at the lower and at the upper edges."""

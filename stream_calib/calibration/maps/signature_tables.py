@@ -15,6 +15,10 @@ from stream_calib.calibration.maps.base_map import EDGES
 from stream_calib.calibration.maps.group_rows import GroupRows
 from stream_calib.calibration.maps.parts import FamilyShift, MapParts, PatchRound
 
+_SURE_RISE = 1e-9
+"""Log-odds from one edge to the next that no rounding takes away, of moves below `_MOST_MOVED`."""
+_MOST_MOVED = 1e3
+
 
 class SignatureTables:
     """Makes the tables of many signatures at once. The bits of one do not depend on the others.
@@ -41,40 +45,60 @@ class SignatureTables:
                 table[touched] = self.increasing(self.patched(table[touched], number, row[touched]))
         return table
 
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether a map is base map, offsets and level alone, and nothing has to be projected: adding the same number
-        to values that do not decrease, and rounding, leaves them so."""
-        bent = self._rounds or any(family.slopes is not None for family in self._families)
-        return not bent and not _falls(self.start[None]).any()
+    def moves(self, signatures: Sequence[Signature]) -> NDArray[np.float64]:
+        """(s, 2) what is added to the base map's log-odds at the slope centre, and for each unit of distance from it.
 
-    def plain_shifts(self, signatures: Sequence[Signature]) -> NDArray[np.float64]:
-        """(s,) what a plain map adds to the base map's log-odds."""
-        shift = np.zeros(len(signatures))
-        for family in self._families:
-            shift += family.offsets[family.rows.of(signatures)]
-        return shift + self.parts.level
+        Both nan where a signature needs its table: where it is in a patched group, or where its values may have to be
+        projected. They never have to where a map that does not decrease is moved by a constant and a slope of 0 or
+        more, because rounding keeps order; nor where it rises faster everywhere than the slope falls.
+        """
+        shift, slope = self._shift_and_slope(signatures)
+        tabled = (slope < self._least_slope) | ~(np.abs(shift) + np.abs(slope) < _MOST_MOVED)
+        for number in range(len(self._rounds)):
+            tabled |= self.rows_of_round(number, signatures) > 0
+        made = np.stack([shift, slope], axis=1)
+        made[tabled] = np.nan
+        return made
 
-    def plain_at(self, grid_bin: NDArray[np.integer], shift: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(k, 2) of a plain map: the values of `of` at the edges of grid bins (k,), given each one's shift (k,)."""
+    def moved_at(self, grid_bin: NDArray[np.integer], moves: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(k, 2) the values of `of` at the edges of grid bins (k,), to the same bit, by each one's `moves` (k, 2)."""
         p_min, edges = self.parts.p_min, EDGES[grid_bin]
-        limited = self.parts.base.limited(self.start[grid_bin] + shift[:, None], p_min)
-        probability = np.asarray(expit(self.parts.base.finish(limited, edges, p_min)), dtype=np.float64)
+        log_odds = self.start[grid_bin] + moves[:, :1]
+        if moves[:, 1].any():
+            log_odds += moves[:, 1:] * (edges - self.parts.slope_centre)
+        probability = np.asarray(expit(self.parts.base.finish(log_odds, edges, p_min)), dtype=np.float64)
         return np.clip(probability, p_min, 1 - p_min)
+
+    @cached_property
+    def _least_slope(self) -> float:
+        """From which on no signature's values fall before patches."""
+        if _falls(self.start[None]).any():
+            return np.inf
+        width = np.diff(EDGES[:, 0])
+        apart = width > 0  # the outer bins have no width
+        with np.errstate(invalid="ignore"):
+            rise = np.diff(self.start[:, 0])[apart]
+        # Where the map is infinite, as with a p_min of 0, there is no rise: nothing is greater than nan.
+        return -max(0.0, float(((rise - _SURE_RISE) / width[apart]).min()))
 
     def log_odds(self, signatures: Sequence[Signature]) -> NDArray[np.float64]:
         """(s, 402, 2) the definition's u: base map, offsets, level and slopes."""
+        shift, slope = self._shift_and_slope(signatures)
+        log_odds = self.start + shift[:, None, None]
+        sloped = np.flatnonzero(slope)
+        if len(sloped):
+            log_odds[sloped] += slope[sloped, None, None] * (EDGES - self.parts.slope_centre)
+        return log_odds
+
+    def _shift_and_slope(self, signatures: Sequence[Signature]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(s,) sums of offsets and level, and of slopes."""
         shift, slope = np.zeros((2, len(signatures)))
         for family in self._families:
             row = family.rows.of(signatures)
             shift += family.offsets[row]
             if family.slopes is not None:
                 slope += family.slopes[row]
-        log_odds = self.start + (shift + self.parts.level)[:, None, None]
-        sloped = np.flatnonzero(slope)
-        if len(sloped):
-            log_odds[sloped] += slope[sloped, None, None] * (EDGES - self.parts.slope_centre)
-        return log_odds
+        return shift + self.parts.level, slope
 
     def unprojected_start(self, log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
         """Step 1 of the definition without the projection: tables of the sums u, given as (s, 402, 2)."""

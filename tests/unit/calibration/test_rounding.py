@@ -15,9 +15,11 @@ def printed(values: NDArray[np.float64], digits: int = 12) -> NDArray[np.float64
 
 
 def assert_same_bits(values: NDArray[np.float64], digits: int = 12) -> None:
-    made, expected = round_significant(values, digits), printed(values, digits)
-    different = np.flatnonzero(made.view(np.int64) != expected.view(np.int64))
-    assert len(different) == 0, [(values[i].hex(), made[i].hex(), expected[i].hex()) for i in different[:5]]
+    """Also among many, which are rounded in another way than few."""
+    for some in (values, np.concatenate([values, np.full(50, 0.125)])):
+        made, expected = round_significant(some, digits), printed(some, digits)
+        different = np.flatnonzero(made.view(np.int64) != expected.view(np.int64))
+        assert len(different) == 0, [(some[i].hex(), made[i].hex(), expected[i].hex()) for i in different[:5]]
 
 
 @given(st.lists(st.floats(allow_nan=False), max_size=30))

@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,10 @@ from stream_calib.calibration import BaseMap, ServedMap
 from stream_calib.calibration.grid import EDGE_LOG_ODDS, N_BINS, locate, log_odds
 from stream_calib.calibration.groups import family_rule
 from stream_calib.calibration.maps.base_map import EDGES, STRICT_SLOPE
-from stream_calib.calibration.maps.parts import FamilyShift, MapParts
+from stream_calib.calibration.maps.parts import FamilyShift, MapParts, PatchRound
+from stream_calib.calibration.maps.signature_tables import SignatureTables
+from tests.unit.calibration.maps.drawn_parts import SIGNATURES as DRAWN_SIGNATURES
+from tests.unit.calibration.maps.drawn_parts import some_parts
 
 BASE = BaseMap(np.array([-4.0, -1.0, 0.0, 2.0]), np.array([0.02, 0.2, 0.2, 0.7]), 1e-6, STRICT_SLOPE)
 ATTRIBUTES = ["carrier", "origin"]
@@ -162,3 +165,32 @@ def test_few_values_without_tables_are_those_of_the_tables_to_the_bit(seed: int,
     assert np.array_equal(edges, compiled.at_edges(few, place, SIGNATURES))
     assert np.array_equal(direct.at_centres(few, place, SIGNATURES), compiled.at_centres(few, place, SIGNATURES))
     assert direct.compiled == 0
+
+
+@given(some_parts(), st.integers(0, 100_000))
+@settings(max_examples=100, deadline=None)
+def test_few_values_of_any_map_are_those_of_its_tables_to_the_bit(parts: MapParts, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    few, place = rng.integers(0, N_BINS, 40), rng.integers(0, len(DRAWN_SIGNATURES), 40)
+    tables = SignatureTables(parts).of(DRAWN_SIGNATURES)
+    direct = ServedMap(parts)
+    assert np.array_equal(direct.at_edges(few, place, DRAWN_SIGNATURES), tables[place, few])
+    assert np.array_equal(direct.at_centres(few, place, DRAWN_SIGNATURES), tables[place, few].mean(axis=1))
+
+
+def test_only_signatures_that_are_patched_or_may_be_projected_get_tables_for_few_values() -> None:
+    rule = family_rule(["carrier"], ATTRIBUTES)
+    rising = FamilyShift(rule, {("UA",): 0.1, ("VX",): 0.1, ("new",): 0.1}, {("UA",): 0.3, ("VX",): -0.1})
+    patches = PatchRound(rule, (0.0, 1.0), {("new",): (0.1,)})
+    steep = BaseMap(np.array([-10.0, 10.0]), np.array([0.01, 0.99]), 1e-6, STRICT_SLOPE)
+    signatures = [("UA", "EWR"), ("VX", "EWR"), ("new", "EWR")]
+
+    def compiled(base: BaseMap, of: Sequence[int]) -> int:
+        a_map = ServedMap(MapParts(base, (rising,), rounds=(patches,)))
+        a_map.at_edges(np.full(len(of), 200), np.array(of), signatures)
+        return a_map.compiled
+
+    # This base map is flat beyond its outer knots, where a negative slope falls; the other rises everywhere by more.
+    assert [compiled(BASE, [i]) for i in range(3)] == [0, 1, 1]
+    assert [compiled(steep, [i]) for i in range(3)] == [0, 0, 1]
+    assert compiled(BASE, [0, 1, 2]) == 2
