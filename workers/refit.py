@@ -19,6 +19,7 @@ from stream_calib.snapshot.report import RefitReport
 from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.state_store import StateStore
 from workers.deployment import State, connect_state, member_name
+from workers.garbage_collection import give_back_freed_memory
 from workers.model_states import EachModel, ModelStates
 from workers.role import Role, wall_clock_ms
 from workers.status_board import MemberStatus
@@ -57,11 +58,15 @@ class ModelRefit:
             if self._looked_at != self._renewed_at:
                 self._looked_at = self._renewed_at
                 with self._lease_kept():
-                    self._refitter.keep_up()
+                    worked = self._refitter.keep_up()
+                if worked:
+                    give_back_freed_memory()
             return None
         began_s = time.monotonic()
         with self._lease_kept():
             report = self._refitter.run_once(self._token)
+        # A fit takes for a moment as much again as what is kept, and the next one may be a day away.
+        give_back_freed_memory()
         if report is not None:
             self.answered += 1
             self._tell(report, time.monotonic() - began_s)
