@@ -13,6 +13,7 @@ from stream_calib import metrics
 from stream_calib.config import Config
 from stream_calib.errors import StateUnavailableError
 from stream_calib.events.contracts import ModelKey
+from stream_calib.garbage_collection import give_back_freed_memory
 from stream_calib.refit.worker import Refitter
 from stream_calib.snapshot.changes import REFIT_LEASE
 from stream_calib.snapshot.report import RefitReport
@@ -57,11 +58,15 @@ class ModelRefit:
             if self._looked_at != self._renewed_at:
                 self._looked_at = self._renewed_at
                 with self._lease_kept():
-                    self._refitter.keep_up()
+                    worked = self._refitter.keep_up()
+                if worked:
+                    give_back_freed_memory()
             return None
         began_s = time.monotonic()
         with self._lease_kept():
             report = self._refitter.run_once(self._token)
+        # A fit takes for a moment as much again as what is kept, and the next one may be a day away.
+        give_back_freed_memory()
         if report is not None:
             self.answered += 1
             self._tell(report, time.monotonic() - began_s)

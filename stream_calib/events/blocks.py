@@ -35,7 +35,7 @@ from stream_calib.events.identity import UNIT_BUCKETS, signature_hash
 
 MAX_BLOCK_ROWS = 1_000
 """Most rows of one block that is read."""
-BLOCK_ROWS = 333
+BLOCK_ROWS = 200
 """Most rows of one that is written: a shard takes a block as one, and what it takes as one is to be short work."""
 
 SERVED_ONE = 2**32 - 1

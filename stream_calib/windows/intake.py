@@ -134,15 +134,14 @@ def _calls(shard: int, batches: Sequence[InputBatch], starts: dict[str, int], mo
 
 
 def _cut(operations: NDArray[np.intp], most: int) -> list[int]:
-    """Ends of runs of records with at most `most` operations, or one record; of about equal size, so that none is a
-    small rest. One end at least, also where there are no records."""
+    """Ends of runs of records with at most `most` operations, or one record that has more; each run is filled as far as
+    that goes. One end at least, also where there are no records."""
     after = np.cumsum(operations)
-    total = int(after[-1]) if len(after) else 0
-    share = -(-total // max(-(-total // most), 1))
     ends = [0]
     while ends[-1] < len(after):
-        done = int(after[ends[-1] - 1]) if ends[-1] else 0
-        ends.append(max(int(np.searchsorted(after, done + share, side="right")), ends[-1] + 1))
+        begin = ends[-1]
+        done = after[begin - 1] if begin else 0
+        ends.append(int(np.searchsorted(after, max(done + most, after[begin]), side="right")))
     return ends[1:] or [0]
 
 

@@ -39,7 +39,7 @@ from stream_calib.windows.shard_store import (
 )
 
 _CHUNKS_A_READ = 64
-_FIELDS_A_CALL = 300
+_FIELDS_A_CALL = 200
 """As for ShardStore.operations_a_call."""
 _CALLS_A_ROUND_TRIP = 64
 """Of about 30 kB each."""

@@ -216,9 +216,10 @@ class PaneCounters(NamedTuple):
 class ShardStore(ABC):
     """The S shards of one model key. Raises StateUnavailableError when the store is away."""
 
-    operations_a_call = 300
+    operations_a_call = 200
     """Rows and labels that one call brings to a shard at most, where they are not all of one record: a script call then
-    takes two milliseconds, and less than ten while a server that has just forked copies each page that it touches."""
+    takes a millisecond or two, and well below ten while a server that has just forked copies each page that it
+    touches."""
 
     def __init__(self, count: int, settings: PaneSettings) -> None:
         self.count = count

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import islice
+from zlib import compress, decompress
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from stream_calib.events.identity import shards
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.clocks import NO_CLOCK, judge, least_of_all
 from stream_calib.windows.input_batch import LATE, InputBatch, judge_records
-from stream_calib.windows.intake import Intake, concatenate_scores
+from stream_calib.windows.intake import Intake, _cut, concatenate_scores
 from stream_calib.windows.join_entry import (
     Version,
     best_label,
@@ -171,11 +173,12 @@ def test_the_calls_of_a_batch_give_each_shard_each_record_once(log: list[Item], 
     assert all(progress.marks[S].clock_ms == given_batch.mark.clock_ms for progress in store.progress())
 
 
-def test_the_calls_of_a_batch_are_of_about_equal_size() -> None:
-    """Else the last one of a batch that is just over the bound would be for a few rows, and a chunk of its own."""
+@given(st.lists(st.integers(0, 7), max_size=30), st.integers(1, 12))
+def test_the_calls_of_a_batch_are_filled_in_order(rows: list[int], most: int) -> None:
+    """As few as there can be; every record is in one of them."""
 
     class Noting(MemoryShards):
-        operations_a_call = 10
+        operations_a_call = most
 
         def apply(self, sent: Sequence[ShardCall], inputs: Inputs) -> list[ShardNotAt | None]:
             calls.extend(sent)
@@ -184,9 +187,28 @@ def test_the_calls_of_a_batch_are_of_about_equal_size() -> None:
     calls: list[ShardCall] = []
     store = Noting(1, SETTINGS)
     store.register({S: Mark(0, None)})
-    log: list[Item] = [block((f"id-{i}", i)) for i in range(21)]
-    Intake(store, lambda: inputs_of([S])).apply([batch(S, log, Mark(0, None), 1, SETTINGS)])
-    assert [len(call.scores) for call in calls] == [7, 7, 7]
+    numbers = iter(range(sum(rows)))
+    log: list[Item] = [block(*((f"id-{i}", i) for i in islice(numbers, n))) if n else clock(0) for n in rows]
+    whole = batch(S, log, Mark(0, None), 1, SETTINGS)
+    Intake(store, lambda: inputs_of([S])).apply([whole])
+    taken = [rows[call.advances[S].start : call.advances[S].end] for call in calls]
+    assert [n for call in taken for n in call] == rows
+    assert [len(call.scores) for call in calls] == [sum(call) for call in taken]
+    assert np.array_equal(
+        np.concatenate([whole.scores.fingerprint[:0], *(call.scores.fingerprint for call in calls)]),
+        whole.scores.fingerprint,
+    )
+    assert all(sum(call) <= most or sum(n > 0 for n in call) == 1 for call in taken)
+    fewest, left = 0, 0
+    for n in rows:
+        if n > left:
+            fewest, left = fewest + 1, max(most, n)
+        left -= n
+    assert len([call for call in taken if sum(call)]) == fewest
+
+
+def test_large_records_share_calls() -> None:
+    assert _cut(np.array([140] * 5), 300) == [2, 4, 5]
 
 
 # --- bytes
@@ -219,6 +241,23 @@ def test_rows_come_back_from_their_bytes() -> None:
     repeated = parts[0].take(np.zeros(1_000, dtype=np.intp))
     assert len(encode_rows(repeated)) < 500
     assert same(decode_rows([encode_rows(repeated)]), repeated)
+
+
+def test_rows_as_versions_before_wrote_them_come_back() -> None:
+    """Their columns deflated row by row."""
+    rows = random_rows(3, 50)
+    body = decompress(encode_rows(rows)[16:])
+    columns, offset = [], 0
+    for width in (8, 4, 8, 2, 1, 1, 4):
+        columns.append(np.frombuffer(body, "u1", 50 * width, offset).reshape(width, 50).T.tobytes())
+        offset += 50 * width
+    head = b"\x01" + encode_rows(rows)[1:16]
+    assert same(decode_rows([head + compress(b"".join(columns) + body[offset:])]), rows)
+
+
+def test_rows_in_a_form_of_later_versions_are_an_error() -> None:
+    with pytest.raises(StateError, match="form 3 is not known; a later version"):
+        decode_rows([b"\x03" + encode_rows(random_rows(0, 3))[1:]])
 
 
 @pytest.mark.parametrize("cut", [1, 5, 17, 40])

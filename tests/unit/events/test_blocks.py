@@ -218,7 +218,7 @@ def test_a_batch_becomes_blocks_that_hold_exactly_the_chosen_rows() -> None:
 
     blocks = [unpack(block) for block in blocks_of(scores, rows, KEY, "7-ab", served)]
 
-    assert [len(block.fingerprint) for block in blocks] == [BLOCK_ROWS] * 4 + [1_350 - 4 * BLOCK_ROWS]
+    assert [len(block.fingerprint) for block in blocks] == [BLOCK_ROWS] * 6 + [1_350 - 6 * BLOCK_ROWS]
     for name in ("fingerprint", "event_time_ms", "score", "unit_bucket"):
         assert np.concatenate([getattr(b, name) for b in blocks]).tolist() == getattr(scores, name)[rows].tolist()
     assert np.concatenate([b.served for b in blocks]).tolist() == served_fixed_point(served[rows]).tolist()

@@ -126,9 +126,10 @@ def test_models_have_blocks_of_their_own_and_none_has_more_rows_than_a_call_is_t
     outputs = list(records_of([rows_of(ids(700), times), rows_of(["x"], [NOW_MS], key=other)], TOPIC, 1))
     blocks = [unpack(output.value or b"") for output in outputs]
     assert [(b.model_key, len(b.fingerprint)) for b in blocks] == [
-        (KEY, 333),
-        (KEY, 333),
-        (KEY, 34),
+        (KEY, 200),
+        (KEY, 200),
+        (KEY, 200),
+        (KEY, 100),
         (other, 1),
     ]
 

@@ -90,6 +90,25 @@ def test_without_a_request_the_checkpoint_is_looked_at_once_a_second() -> None:
     assert refit_over(state, never, open_request=False, keep_up=never).answer(1_000) is None
 
 
+def test_memory_is_given_back_after_a_refit_and_after_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fits come and go between cells of panes that stay; else what is free between these adds up from fit to fit."""
+    done = list[str]()
+    monkeypatch.setattr(refit, "give_back_freed_memory", lambda: done.append("given back"))
+    refit_over(MemoryState(), lambda token: done.append("refit"), open_request=True).answer(1_000)
+    assert done == ["refit", "given back"]
+    moved = iter([False, True])
+
+    def keep_up() -> bool:
+        done.append("looked")
+        return next(moved)
+
+    idle = refit_over(MemoryState(), None, open_request=False, keep_up=keep_up)
+    idle.answer(1_000)
+    assert done[2:] == ["looked"]
+    idle.answer(2_000)
+    assert done[3:] == ["looked", "given back"]
+
+
 def test_a_worker_that_has_not_got_the_lease_does_not_work() -> None:
     world = World(config())  # whose worker holds it
     while world.store.log().open_request is None:
