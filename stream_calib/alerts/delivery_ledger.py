@@ -28,10 +28,10 @@ from stream_calib.alerts.delivery_record import (
     decoded,
     encoded,
     field_of,
-    position_of,
 )
 from stream_calib.alerts.model import Alert
 from stream_calib.alerts.outbox import DROPPED, PASSED, SENT, open_alerts
+from stream_calib.alerts.position import position_of
 from stream_calib.alerts.refusal import refuse
 from stream_calib.errors import StateError
 from stream_calib.windows.state_store import Commit, StateStore

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from stream_calib.alerts.model import Alert
+from stream_calib.alerts.position import position_of
 from stream_calib.alerts.refusal import read_or_refuse
 from stream_calib.errors import StateError
 from stream_calib.windows.state_store import StateStore
@@ -63,14 +64,6 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def field_of(hook: str) -> str:
     """Name of the field with the hook's position."""
     return f"hook:{hook}"
-
-
-def position_of(fields: Mapping[str, str | None], name: str) -> int:
-    """The position in a field of the outbox's state; 0 where there is none. Raises StateError where it is no number."""
-    text = fields[name] or "0"
-    if not text.isdecimal():
-        raise StateError(f"the field {name} of an alert outbox holds {text!r}, and no position; set it to a number")
-    return int(text)
 
 
 def redelivered_field(hook: str) -> str:

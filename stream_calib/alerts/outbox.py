@@ -14,8 +14,9 @@ from typing import NamedTuple
 import msgspec
 
 from stream_calib import fault_points
-from stream_calib.alerts.delivery_record import owed_of, position_of
+from stream_calib.alerts.delivery_record import owed_of
 from stream_calib.alerts.model import Alert
+from stream_calib.alerts.position import position_of
 from stream_calib.alerts.refusal import alerts_of, read_or_refuse
 from stream_calib.snapshot.canonical import canonical_json, content_id
 from stream_calib.windows.state_store import Commit, StateStore
