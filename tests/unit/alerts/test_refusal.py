@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 
 from stream_calib.alerts.acknowledgement import FIELD, acknowledge, acknowledged
 from stream_calib.alerts.delivery_record import GIVEN_UP, given_up_of, owed_of
-from stream_calib.alerts.refusal import refuse
+from stream_calib.alerts.refusal import REFUSED, refuse
 from stream_calib.alerts.silence import Silences
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.state_store import Commit
@@ -21,7 +21,7 @@ UNTIL_MS = NOW_MS + HOUR_MS
 
 @pytest.fixture
 def told() -> Iterator[Told]:
-    refuse.cache_clear()
+    REFUSED.clear()
     made = Told()
     yield made
     made.close()
@@ -126,3 +126,12 @@ def test_what_was_given_up_and_cannot_be_read_is_left_out(told: Told) -> None:
     store = told.stores[KEY]
     store.commit(Commit(appends={GIVEN_UP: [b'{"hook":"a"}']}))
     assert given_up_of(store) == (1, [])
+
+
+def test_each_record_is_counted_once_whatever_is_said_of_it(told: Told) -> None:
+    before = refused("hook"), refused("outbox")
+    for reason in ("damaged", "damaged", "of a newer version"):
+        refuse("hook", b"{" * 100_000, reason)
+    refuse("hook", b"[", "damaged")
+    refuse("outbox", b"[", "damaged")
+    assert (refused("hook"), refused("outbox")) == (before[0] + 2, before[1] + 1)
