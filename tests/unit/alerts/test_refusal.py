@@ -52,8 +52,11 @@ def test_silences_that_cannot_be_read_silence_nothing_and_others_can_begin(
     assert refused("silence") == before + 1
     assert caplog.text.count("a record of alerts (silence) is refused, the others go on: ") == 1
     assert damage in caplog.text
-    assert told.silences.add(None, None, UNTIL_MS, "ann", "again", NOW_MS).reason == "again"
+    again = told.silences.add(None, None, UNTIL_MS, "ann", "again", NOW_MS)
+    assert again.reason == "again"
+    assert told.silences.end(1, NOW_MS) is None, "the number of the one that is gone ends another one"
     assert [silence.reason for silence in Silences(state).at(NOW_MS)] == ["again"]
+    assert told.silences.add(None, None, UNTIL_MS, "ann", "third", NOW_MS).id == again.id + 1
 
 
 def test_one_silence_that_cannot_be_read_leaves_the_others(told: Told) -> None:
