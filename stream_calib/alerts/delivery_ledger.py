@@ -201,12 +201,14 @@ class Ledger:
     def owe_again(
         self, alerts: Sequence[Alert], now_ms: int, expect: Mapping[str, str | None], marks: Mapping[str, str]
     ) -> bool:
-        """Owes it these before all others. `expect`: of the outbox's fields; `marks`: fields to be set in the same
-        commit. False where another process was first."""
+        """Owes it these before all others; an end among them is told through silences too, as the hook may know of what
+        opened before it. `expect`: of the outbox's fields; `marks`: fields to be set in the same commit. False
+        where another process was first."""
         again = [Owed(_NO_ENTRY, alert, now_ms) for alert in alerts]
         owed, given_up = bounded([*again, *self.owed])
         lost = self._records(given_up, "too_many", f"more than {MOST_OWED} were waiting", now_ms)
-        return self._write(self.position, owed, self.told, lost, expect, marks)
+        told = {alert.dedup_key: 0 for alert in alerts if alert.state == "close"} | self.told
+        return self._write(self.position, owed, told, lost, expect, marks)
 
     def _without(self, events: Collection[Owed]) -> list[Owed]:
         gone = {o.key for o in events}
