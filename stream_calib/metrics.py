@@ -372,7 +372,7 @@ ALERT_RECORDS_REFUSED = _counter(
     "stream_calib_alert_records_refused_total",
     "Records of alerts that cannot be read, by what they are (silence, acknowledgement, outbox, hook, given_up)",
     ["record"],
-    set_by="alert",
+    set_by="alert, monitor, the command line",
 )
 
 # --- state (stream_calib/redis_connection.py)

@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from typing import Any
+from typing import Any, get_args
 
 from stream_calib import metrics
 from stream_calib.alerts.delivery import HookDelivery, fields_of, take_over
 from stream_calib.alerts.delivery_topic import TopicDelivery
 from stream_calib.alerts.model import Alert
 from stream_calib.alerts.outbox import SENT, confirm, drop_read, open_alerts, unsent, waiting
+from stream_calib.alerts.refusal import Record
 from stream_calib.alerts.routing import Routing
 from stream_calib.alerts.severity import LOG_LEVEL
 from stream_calib.alerts.silence import Silences
@@ -138,6 +139,8 @@ class AlertDelivery(Role):
         self._clock_ms = clock_ms
         self._member = member_name()
         self._opened = ExitStack()
+        for record in get_args(Record):
+            metrics.ALERT_RECORDS_REFUSED.labels(record)  # there from the start, so that the first one is seen
 
     def open(self) -> None:
         self.close()

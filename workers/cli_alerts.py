@@ -15,13 +15,14 @@ from stream_calib.alerts.acknowledgement import acknowledge
 from stream_calib.alerts.hooks.port import Delivery, Message
 from stream_calib.alerts.model import SEVERITY, Alert, alert_of
 from stream_calib.alerts.outbox import LIST, open_alerts
+from stream_calib.alerts.redelivery import Redelivered
 from stream_calib.alerts.redelivery import redeliver as owed_again
 from stream_calib.alerts.routing import Routing
 from stream_calib.alerts.silence import Silence, Silences
 from stream_calib.config import Config
 from stream_calib.config_alerts import HookSection
 from stream_calib.config_values import DurationMs
-from stream_calib.errors import ConfigurationError
+from stream_calib.errors import ConfigurationError, StateError, StateUnavailableError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.events.event_times import iso8601_ms
 from stream_calib.redis_clients import RedisClient
@@ -155,19 +156,29 @@ def redeliver(
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Tell a hook what was given up for it, as far as it is kept (the newest 200 of each model): after its address or
-    secret was mended. What is open is told with its newest event; what is over, and known to be, is left."""
+    secret was mended. Behind it comes the last event of each alert, so that the hook ends up right."""
     with readable_errors():
         loaded, now_ms = load(config), wall_clock_ms()
         name, routing = _hook(loaded, hook).name, Routing(loaded.alerts)
+        done, failed = list[Redelivered](), list[str]()
         with closing(connect_state(loaded)) as client:
-            done = [
-                owed_again(store, name, lambda alert: routing.tells(name, alert), now_ms)
-                for store in _outboxes(client, loaded)
-            ]
-    owed, over = sum(one.owed for one in done), sum(one.over for one in done)
-    console.print(f"{_events(owed)} told to {hook} again" if owed else f"{hook} has nothing to be told again")
-    if over:
-        console.print(f"left: {_events(over)} of alerts that are over, as {hook} knows")
+            for store in _outboxes(client, loaded):
+                try:
+                    done.append(owed_again(store, name, lambda alert: routing.tells(name, alert), now_ms))
+                except StateUnavailableError:
+                    raise
+                except StateError as error:  # of this outbox; the others go on
+                    failed.append(str(error))
+        owed, over = sum(one.owed for one in done), sum(one.over for one in done)
+        if owed or not failed:
+            console.print(f"{_events(owed)} told to {hook} again" if owed else f"{hook} has nothing to be told again")
+        if over:
+            console.print(
+                f"left: {_events(over)} of alerts that are over, and whose end is kept no more; {hook} may never have"
+                " been told of it"
+            )
+        if failed:
+            raise StateError("; ".join(failed))
 
 
 def _events(n: int) -> str:

@@ -17,11 +17,12 @@ from stream_calib.alerts.acknowledgement import Acknowledged
 from stream_calib.alerts.delivery_choice import Acknowledgement, Choice, News, acknowledgements, choose, together
 from stream_calib.alerts.delivery_ledger import Ledger
 from stream_calib.alerts.delivery_pace import Backoff, TokenBucket
-from stream_calib.alerts.delivery_record import GivenUpReason, field_of, position_of
+from stream_calib.alerts.delivery_record import GivenUpReason, field_of
 from stream_calib.alerts.delivery_sender import Sender
 from stream_calib.alerts.hooks.port import Delivery, Hook, Message
 from stream_calib.alerts.model import Alert
 from stream_calib.alerts.outbox import DROPPED, LIST, PASSED, SENT
+from stream_calib.alerts.position import position_of
 from stream_calib.alerts.refusal import alerts_of
 from stream_calib.alerts.routing import Routing
 from stream_calib.alerts.silence import Silence

@@ -6,6 +6,7 @@ keeps the outbox from being trimmed. What it is owed is bounded: see `MOST_OWED`
 
 Kept in the outbox's state for the hook `<name>`: the field `hook:<name>`, `<number of the next entry>:<changes so
 far>`, and the blob of the same name, both written in one commit; and in the list `given_up` what no hook will be told.
+The blob `refused:hook:<name>` has the record as it was when something of it was refused last: it is written anew then.
 """
 
 from __future__ import annotations
@@ -18,21 +19,24 @@ import msgspec
 
 from stream_calib import fault_points, metrics
 from stream_calib.alerts.acknowledgement import Acknowledged
+from stream_calib.alerts.delivery_catch_up import caught_up
 from stream_calib.alerts.delivery_record import (
     GIVEN_UP,
     MOST_OWED,
     GivenUp,
     GivenUpReason,
+    HookRecord,
     Owed,
     bounded,
     decoded,
     encoded,
     field_of,
-    position_of,
+    refused_blob,
 )
 from stream_calib.alerts.model import Alert
-from stream_calib.alerts.outbox import DROPPED, PASSED, SENT, open_alerts
-from stream_calib.alerts.refusal import refuse
+from stream_calib.alerts.outbox import DROPPED, PASSED, SENT, kept
+from stream_calib.alerts.position import position_of
+from stream_calib.alerts.refusal import read_or_refuse
 from stream_calib.errors import StateError
 from stream_calib.windows.state_store import Commit, StateStore
 
@@ -85,31 +89,36 @@ class Ledger:
             if self._store.read(names) != fields:
                 continue
             self._field = fields[self._name]
-            is_known = self._field is not None
-            try:
-                self.position, self._changes = _numbers(self._field)
-                self.owed, self.told = decoded(blob, self._hook)
-            except StateError as error:
-                refuse("hook", f"{self._field} {blob!r}", str(error))
-                self.position, self._changes, self.owed, self.told, is_known = 0, 0, [], {}, False
-            if is_known and not self._is_behind(fields):
+            numbers = read_or_refuse("hook", self._field or "0:0", _numbers)
+            record = decoded(blob)
+            self.position, self._changes = numbers or (0, 0)
+            self.owed, self.told = record.owed, record.told
+            goes_on = self._field is not None and numbers is not None and not self._is_behind(fields)
+            if goes_on and record.is_whole:
                 return
-            if self._begin(fields, now_ms):
+            position = self.position if goes_on else position_of(fields, SENT)
+            refused = {} if blob is None or record.is_whole else {refused_blob(self._hook): blob}
+            if self._begin(position, record, refused, fields, now_ms):
                 return
         raise StateError(f"the hook {self._hook} could not begin in {_ATTEMPTS} attempts; is the store being wiped?")
 
-    def _begin(self, fields: Mapping[str, str | None], now_ms: int) -> bool:
-        """A hook that is new, was away too long, or whose record was refused, starts where the topic is, with the
-        alerts that are open. The topic goes on only behind it, so a new outbox is read from its start."""
-        position = position_of(fields, SENT)
-        known = {owed.alert.dedup_key for owed in self.owed} | self.told.keys()
-        missed = [
-            Owed(_NO_ENTRY, alert, now_ms)
-            for key, alert in open_alerts(self._store, position).items()
-            if key not in known and self._tells(alert)
-        ]
+    def _begin(
+        self,
+        position: int,
+        record: HookRecord,
+        refused: Mapping[str, bytes],
+        fields: Mapping[str, str | None],
+        now_ms: int,
+    ) -> bool:
+        """A hook that is new, was away too long, or whose position was refused, starts where the topic is; one of whose
+        record something else was refused, goes on where it was. The topic goes on only behind it, so a new outbox is
+        read from its start."""
+        record = record._replace(owed=[one for one in record.owed if one.number < position])  # others come again
+        events = kept(self._store, position, position_of(fields, PASSED))  # ends before that count as told
+        missed, told = caught_up(record, events, self._tells)
+        owed = [*record.owed, *(Owed(_NO_ENTRY, alert, now_ms) for alert in missed)]
         expect = {name: fields[name] for name in (SENT, DROPPED, PASSED)}
-        return self._write(position, [*self.owed, *missed], self.told, expect=expect)
+        return self._write(position, owed, told, expect=expect, blobs=refused)
 
     def take(
         self,
@@ -192,12 +201,14 @@ class Ledger:
     def owe_again(
         self, alerts: Sequence[Alert], now_ms: int, expect: Mapping[str, str | None], marks: Mapping[str, str]
     ) -> bool:
-        """Owes it these before all others. `expect`: of the outbox's fields; `marks`: fields to be set in the same
-        commit. False where another process was first."""
+        """Owes it these before all others; an end among them is told through silences too, as the hook may know of what
+        opened before it. `expect`: of the outbox's fields; `marks`: fields to be set in the same commit. False
+        where another process was first."""
         again = [Owed(_NO_ENTRY, alert, now_ms) for alert in alerts]
         owed, given_up = bounded([*again, *self.owed])
         lost = self._records(given_up, "too_many", f"more than {MOST_OWED} were waiting", now_ms)
-        return self._write(self.position, owed, self.told, lost, expect, marks)
+        told = {alert.dedup_key: 0 for alert in alerts if alert.state == "close"} | self.told
+        return self._write(self.position, owed, told, lost, expect, marks)
 
     def _without(self, events: Collection[Owed]) -> list[Owed]:
         gone = {o.key for o in events}
@@ -226,9 +237,10 @@ class Ledger:
         given_up: Sequence[GivenUp] = (),
         expect: Mapping[str, str | None] | None = None,
         marks: Mapping[str, str] | None = None,
+        blobs: Mapping[str, bytes] | None = None,
     ) -> bool:
         """One commit; False where another process was first. `expect`: what else it was made from, of a ledger that
-        begins always; `marks`: further fields."""
+        begins always; `marks`, `blobs`: further fields and blobs."""
         if self._field is None and expect is None:
             return False  # what another process has put there is not known: nothing may be written over it
         field = f"{position}:{self._changes + 1}"
@@ -236,7 +248,7 @@ class Ledger:
             expect={self._name: self._field, **(expect or {})},
             fields={self._name: field, **(marks or {})},
             appends={GIVEN_UP: [msgspec.json.encode(record) for record in given_up]} if given_up else {},
-            blobs={self._name: encoded(owed, told)} if owed or told else {},
+            blobs={**({self._name: encoded(owed, told)} if owed or told else {}), **(blobs or {})},
             deletes=() if owed or told else (self._name,),
         )
         if not self._store.commit(change):
@@ -266,9 +278,9 @@ class Ledger:
                 self._store.commit(Commit(trims={GIVEN_UP: kept}))
 
 
-def _numbers(field: str | None) -> tuple[int, int]:
+def _numbers(field: str) -> tuple[int, int]:
     """Position, and changes so far. Raises StateError where the field does not hold them."""
-    position, _, changes = (field or "0:0").partition(":")
+    position, _, changes = field.partition(":")
     if not (position.isdecimal() and changes.isdecimal()):
         raise StateError(f"the hook's position is {field!r}, and no two numbers")
     return int(position), int(changes)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from stream_calib.alerts.model import Alert
-from stream_calib.alerts.refusal import read_or_refuse
-from stream_calib.errors import StateError
+from stream_calib.alerts.position import position_of
+from stream_calib.alerts.refusal import read_or_refuse, refuse
 from stream_calib.windows.state_store import StateStore
 
 GIVEN_UP = "given_up"
@@ -54,10 +54,31 @@ class GivenUp(msgspec.Struct, frozen=True):
 _GIVEN_UP = msgspec.json.Decoder(GivenUp)
 
 
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    owed: list[tuple[int, int, int | None, msgspec.Raw]]
-    """As Owed: number, taken_ms, failed_ms, alert."""
+class HookRecord(NamedTuple):
+    """What of a hook's record can be read."""
+
+    owed: list[Owed]
+    """Oldest first."""
     told: dict[str, int]
+    """See Ledger.told."""
+    is_told_known: bool
+    """Whether `told` has all of its alerts."""
+    is_whole: bool
+    """Whether nothing was refused."""
+
+
+_Row: TypeAlias = tuple[int, int, int | None, msgspec.Raw]
+"""As Owed: number, taken_ms, failed_ms, alert."""
+
+
+class _Document(msgspec.Struct, frozen=True):
+    owed: list[_Row]
+    told: dict[str, int]
+
+
+_OBJECT, _LIST = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.json.Decoder(list[msgspec.Raw])
+_ROW, _TIME = msgspec.json.Decoder(_Row), msgspec.json.Decoder(int)
+_ABSENT = msgspec.Raw(b"null")
 
 
 def field_of(hook: str) -> str:
@@ -65,12 +86,9 @@ def field_of(hook: str) -> str:
     return f"hook:{hook}"
 
 
-def position_of(fields: Mapping[str, str | None], name: str) -> int:
-    """The position in a field of the outbox's state; 0 where there is none. Raises StateError where it is no number."""
-    text = fields[name] or "0"
-    if not text.isdecimal():
-        raise StateError(f"the field {name} of an alert outbox holds {text!r}, and no position; set it to a number")
-    return int(text)
+def refused_blob(hook: str) -> str:
+    """Name of the blob with the hook's record as it was when something of it was refused last."""
+    return f"refused:{field_of(hook)}"
 
 
 def redelivered_field(hook: str) -> str:
@@ -78,11 +96,14 @@ def redelivered_field(hook: str) -> str:
     return f"redelivered:{hook}"
 
 
+def record_of(store: StateStore, hook: str) -> HookRecord:
+    """What is on record of the hook, as far as it can be read."""
+    return decoded(*store.blobs([field_of(hook)]))
+
+
 def owed_of(store: StateStore, hook: str) -> list[Owed]:
     """What the hook is owed of the outbox, oldest first; as far as it is on record and can be read."""
-    (blob,) = store.blobs([field_of(hook)])
-    read = None if blob is None else read_or_refuse("hook", blob, lambda content: decoded(content, hook))
-    return [] if read is None else read[0]
+    return record_of(store, hook).owed
 
 
 def given_up_of(store: StateStore) -> tuple[int, list[GivenUp]]:
@@ -115,13 +136,27 @@ def encoded(owed: Sequence[Owed], told: Mapping[str, int]) -> bytes:
     return msgspec.json.encode(_Document(rows, dict(sorted(told.items()))))
 
 
-def decoded(blob: bytes | None, hook: str) -> tuple[list[Owed], dict[str, int]]:
-    """What is owed, oldest first, and `told`. Raises StateError where that cannot be read."""
+def decoded(blob: bytes | None) -> HookRecord:
+    """What the record's bytes hold, item by item: each that cannot be read is refused alone."""
     if blob is None:
-        return [], {}
-    try:
-        found = msgspec.json.decode(blob, type=_Document)
-    except msgspec.MsgspecError as error:
-        raise StateError(f"what the hook {hook} is owed cannot be read: {error}") from error
-    owed = [Owed(number, Alert.decode(bytes(raw)), taken, failed) for number, taken, failed, raw in found.owed]
-    return owed, found.told
+        return HookRecord([], {}, True, True)
+    members = read_or_refuse("hook", blob, _OBJECT.decode)
+    if members is None:
+        return HookRecord([], {}, False, False)
+    rows = read_or_refuse("hook", bytes(members.pop("owed", _ABSENT)), _LIST.decode)
+    times = read_or_refuse("hook", bytes(members.pop("told", _ABSENT)), _OBJECT.decode)
+    for name, raw in members.items():
+        refuse("hook", f"{name}: {bytes(raw)!r}", "this version does not know what that says")
+    owed = [read_or_refuse("hook", bytes(raw), _owed) for raw in rows or ()]
+    told = {key: read_or_refuse("hook", bytes(raw), _TIME.decode) for key, raw in (times or {}).items()}
+    return HookRecord(
+        [one for one in owed if one is not None],
+        {key: time_ms or 0 for key, time_ms in told.items()},
+        times is not None,
+        not (rows is None or times is None or members or None in owed or None in told.values()),
+    )
+
+
+def _owed(row: bytes) -> Owed:
+    number, taken_ms, failed_ms, alert = _ROW.decode(row)
+    return Owed(number, Alert.decode(bytes(alert)), taken_ms, failed_ms)

@@ -8,14 +8,16 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
 
 from stream_calib import fault_points
-from stream_calib.alerts.delivery_record import owed_of, position_of
+from stream_calib.alerts.delivery_catch_up import caught_up
+from stream_calib.alerts.delivery_record import record_of
 from stream_calib.alerts.model import Alert
+from stream_calib.alerts.position import position_of
 from stream_calib.alerts.refusal import alerts_of, read_or_refuse
 from stream_calib.snapshot.canonical import canonical_json, content_id
 from stream_calib.windows.state_store import Commit, StateStore
@@ -75,7 +77,7 @@ def drop_read(state: StateStore, positions: Iterable[int]) -> None:
     if first - dropped < _KEPT:
         return
     found = _open_before(state)
-    _fold(found, state.entries(LIST, dropped, first))
+    _fold(found, filter(None, alerts_of(state.entries(LIST, dropped, first))))
     folded = canonical_json([alert.model_dump(mode="json") for alert in found.values()])
     state.commit(Commit(fields, blobs={_FOLDED: folded}, trims={LIST: first}))
 
@@ -95,7 +97,12 @@ def take_place(state: StateStore, before: StateStore, hooks: Iterable[str]) -> N
     ours = open_alerts(state)
     known = open_alerts(before, position_of(before.read([SENT]), SENT)) | open_alerts(before)
     for hook in hooks:
-        known |= {one.alert.dedup_key: one.alert for one in owed_of(before, hook) if one.alert.state == "close"}
+        record = record_of(before, hook)
+        unheard = [one.alert for one in record.owed]
+        if not record.is_whole:
+            passed = position_of(before.read([PASSED]), PASSED)
+            unheard += caught_up(record, kept(before, since=passed), lambda alert: True).missed
+        known |= {alert.dedup_key: alert for alert in unheard if alert.state == "close"}
     closes = [_closed(alert, OTHER_GENERATION).encode() for key, alert in known.items() if key not in ours]
     appends = {LIST: closes} if closes else {}
     state.commit(Commit({SENT: sent}, {SENT: str(end), PASSED: str(end)}, appends))
@@ -117,12 +124,21 @@ def _closed(alert: Alert, why: str) -> Alert:
 def open_alerts(state: StateStore, before: int | None = None) -> dict[str, Alert]:
     """Alerts that are open, delivered or not, in the order in which they were opened: deduplication key -> the last
     event of it. Reads all that is kept of the outbox, or what is before entry number `before`, one that is kept."""
+    found: dict[str, Alert] = {}
+    _fold(found, kept(state, before))
+    return found
+
+
+def kept(state: StateStore, before: int | None = None, since: int = 0) -> list[Alert]:
+    """The events that are kept from entry number `since` on, oldest first; in front of them the last events of those
+    alerts that were open then. `before`: see open_alerts."""
     while True:
         dropped = state.read([DROPPED])
-        found = _open_before(state)
-        _fold(found, state.entries(LIST, 0, before))
+        opened, events = _open_before(state), alerts_of(state.entries(LIST, 0, before))
         if state.read([DROPPED]) == dropped:  # else entries were dropped between the reads
-            return found
+            first = max(0, since - position_of(dropped, DROPPED))
+            _fold(opened, filter(None, events[:first]))
+            return [*opened.values(), *filter(None, events[first:])]
 
 
 def _open_before(state: StateStore) -> dict[str, Alert]:
@@ -134,10 +150,8 @@ def _open_before(state: StateStore) -> dict[str, Alert]:
     return {alert.dedup_key: alert for alert in alerts_of(map(bytes, plain)) if alert is not None}
 
 
-def _fold(found: dict[str, Alert], entries: Sequence[bytes]) -> None:
-    for alert in alerts_of(entries):
-        if alert is None:
-            continue
+def _fold(found: dict[str, Alert], events: Iterable[Alert]) -> None:
+    for alert in events:
         if alert.state == "close":
             found.pop(alert.dedup_key, None)
         else:

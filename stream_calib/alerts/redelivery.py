@@ -1,19 +1,21 @@
 """What a hook was not told is owed to it again: after its address or secret was mended.
 
 Of each alert that a hook was not told of, the events that were given up are owed again, in their order, and behind them
-the newest event of it where it is open: so whatever follows alerts by their last event ends in the right state. Of an
-alert that is over, of whose end the hook was told, nothing is: an incident would be opened that nobody closes.
+the last event of it: so whatever follows alerts by their last event ends in the right state. That a hook was told of
+the end already is on record nowhere, so it may be told of it twice. Of an alert that is over, whose end is kept no
+more, nothing is owed: an incident would be opened that nobody closes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from stream_calib.alerts.delivery_ledger import Ledger
 from stream_calib.alerts.delivery_record import field_of, given_up_of, redelivered_field
 from stream_calib.alerts.model import Alert
-from stream_calib.alerts.outbox import DROPPED, PASSED, SENT, open_alerts
+from stream_calib.alerts.outbox import DROPPED, LIST, PASSED, SENT, kept
+from stream_calib.alerts.refusal import alerts_of, read_or_refuse
 from stream_calib.errors import StateError
 from stream_calib.snapshot.canonical import canonical_json
 from stream_calib.windows.state_store import StateStore
@@ -26,7 +28,7 @@ class Redelivered(NamedTuple):
 
     owed: int
     over: int
-    """Left, since the hook knows already that their alert is over."""
+    """Left: their alert is over, and its end is kept no more; the hook may never have been told of it."""
 
 
 def redeliver(store: StateStore, hook: str, tells: Callable[[Alert], bool], now_ms: int) -> Redelivered:
@@ -39,28 +41,40 @@ def redeliver(store: StateStore, hook: str, tells: Callable[[Alert], bool], now_
     for _ in range(_ATTEMPTS):
         fields = store.read([field_of(hook), SENT, DROPPED, PASSED, marker])
         end, records = given_up_of(store)
-        lost = [Alert.decode(canonical_json(record.alert)) for record in records if record.hook == hook]
+        contents = [canonical_json(record.alert) for record in records if record.hook == hook]
+        read = [read_or_refuse("given_up", content, Alert.decode) for content in contents]
+        lost = [alert for alert in read if alert is not None]
         if not lost:
             return Redelivered(0, 0)
         ledger = Ledger(store, hook, tells)
         ledger.refresh(fields, now_ms)
-        again = _again(lost, [owed.alert for owed in ledger.owed], open_alerts(store))
+        owed = [one.alert for one in ledger.owed]
+        comes = [alert for alert in alerts_of(store.entries(LIST, ledger.position)) if alert is not None]
+        again, over = _again(lost, owed, kept(store, ledger.position), comes)
         if ledger.owe_again(again, now_ms, {marker: fields[marker]}, {marker: str(end)}):
-            of = {alert.dedup_key for alert in again}
-            return Redelivered(len(again), sum(alert.dedup_key not in of for alert in lost))
+            return Redelivered(len(again), over)
     raise StateError(f"the record of the hook {hook} could not be changed in {_ATTEMPTS} attempts; is it very busy?")
 
 
-def _again(lost: Sequence[Alert], owed: Sequence[Alert], opened: Mapping[str, Alert]) -> list[Alert]:
+def _again(
+    lost: Sequence[Alert], owed: Sequence[Alert], before: Sequence[Alert], comes: Sequence[Alert]
+) -> tuple[list[Alert], int]:
+    """What is owed again, and how many events are left. `before`: events that the hook has taken over; `comes`: those
+    that it will."""
     by_alert: dict[str, dict[str, Alert]] = {}
     for alert in lost:
         by_alert.setdefault(alert.dedup_key, {})[alert.id] = alert
-    waiting = {alert.dedup_key for alert in owed}
+    last = {alert.dedup_key: alert for alert in before}
+    ends_otherwise = {alert.dedup_key for alert in (*owed, *comes)}
+    is_owed = {alert.id for alert in owed}
     again: list[Alert] = []
+    over = 0
     for key, events in by_alert.items():
-        newest = opened.get(key)
-        if newest is not None and key not in waiting:
-            again += (events | {newest.id: newest}).values()
-        elif key in waiting or list(events.values())[-1].state == "close":
-            again += events.values()
-    return again
+        newest = last.get(key, list(events.values())[-1])
+        if key in ends_otherwise:
+            again += [alert for alert in events.values() if alert.id not in is_owed]
+        elif key in last or newest.state == "close":
+            again += [*(alert for alert in events.values() if alert.id != newest.id), newest]
+        else:
+            over += len(events)
+    return again, over

@@ -60,10 +60,10 @@ class Silences:
 
     def at(self, now_ms: int) -> list[Silence]:
         """Those that have not ended, oldest first."""
-        return [silence for silence in self._read()[1].silences if silence.until_ms > now_ms]
+        return [silence for silence in self._read(now_ms)[1].silences if silence.until_ms > now_ms]
 
     def add(self, model: str | None, kind: str | None, until_ms: int, actor: str, reason: str, now_ms: int) -> Silence:
-        """Begins one, with a number that none had before."""
+        """Begins one, with a number that none had before: the next, or where that cannot be read, the time."""
 
         def added(found: _Document) -> _Document:
             silence = Silence(found.next_id, until_ms, now_ms, actor, reason, model, kind)
@@ -81,20 +81,21 @@ class Silences:
     def _change(self, now_ms: int, change: Callable[[_Document], _Document]) -> _Document:
         """By compare-and-set; those that have ended are dropped on the way."""
         for _ in range(_ATTEMPTS):
-            field, found = self._read()
+            field, found = self._read(now_ms)
             lasting = tuple(silence for silence in found.silences if silence.until_ms > now_ms)
             wanted = change(_Document(found.next_id, lasting))
             if self._state.commit(Commit({_FIELD: field}, {_FIELD: msgspec.json.encode(wanted).decode()})):
                 return wanted
         raise StateError(f"the silences could not be changed in {_ATTEMPTS} attempts; is the store being wiped?")
 
-    def _read(self) -> tuple[str | None, _Document]:
+    def _read(self, now_ms: int) -> tuple[str | None, _Document]:
         field = self._state.read([_FIELD])[_FIELD]
         if not field:
             return field, _Document()
         stored = read_or_refuse("silence", field, _STORED.decode)
         if stored is None:
-            return field, _Document()
+            # Which numbers were given is not known any more; as many as milliseconds since 1970 were not.
+            return field, _Document(max(1, now_ms))
         read = (read_or_refuse("silence", bytes(raw), _SILENCE.decode) for raw in stored.silences)
         return field, _Document(stored.next_id, tuple(filter(None, read)))
 

@@ -32,7 +32,7 @@ moves), `outbox` (alert events), `given_up` (alert events that a hook will not b
 entry keeps its number when those before it are dropped.
 Blobs: `scored:<pane>`, `matured:<pane>` (packed cells), `pane:<pane>` (pane record, JSON), `snapshot:<version>`,
 `evidence` (checkpoint of what refits are made from), `folded:<list>` (what the dropped entries of a list left behind),
-`hook:<hook>` (what a hook is owed, alerts/delivery_ledger.py).
+`hook:<hook>` (what a hook is owed, alerts/delivery_ledger.py), `refused:hook:<hook>` (the last that could not be read).
 The signature dictionary is split by epochs of event time, so that it can be dropped with the panes that name it.
 """
 

@@ -13,7 +13,7 @@ from stream_calib.alerts.outbox import DROPPED, LIST, PASSED, SENT, confirm, dro
 from stream_calib.alerts.silence import Silences
 from stream_calib.windows.memory_state import MemoryState
 from stream_calib.windows.state_store import Commit, StateStore
-from tests.unit.alerts.receivers import KEY, event
+from tests.unit.alerts.receivers import KEY, OTHER, event
 from tests.windows.backends import BACKENDS, RedisBackend, redis_backend
 
 __all__ = ["redis_backend"]
@@ -94,6 +94,24 @@ def test_entries_that_were_dropped_or_are_over_are_passed_and_what_is_open_is_to
     assert [(o.alert.dedup_key, o.number, o.taken_ms) for o in one.owed] == [
         ("m/1:psi", -1, 7),
         ("m/1:label_outage", -1, 7),
+    ]
+
+
+def test_the_end_of_what_a_hook_was_told_of_is_told_though_it_was_away_for_long(state: StateStore) -> None:
+    one = ledger(state)
+    one.take([event("open"), event("open", "lag", number=1)], Acknowledged(), 0)
+    one.delivered(one.owed[:1])
+    entries = [event("open"), event("open", "lag", number=1)]
+    entries += [event("open" if n % 2 else "close", "label_outage", n) for n in range(2, 2_101)]
+    entries += [event("close", number=2_101), event("close", "lag", number=2_102), event("close", "psi", 2_103, OTHER)]
+    state.commit(Commit(fields={SENT: "2104"}, appends={LIST: [entry.encode() for entry in entries]}))
+    drop_read(state, [2_104])
+    back = ledger(state, 7)
+    assert back.position == 2_104
+    assert [(o.alert.kind, o.alert.state, o.number) for o in back.owed] == [
+        ("lag", "open", 1),
+        ("psi", "close", -1),
+        ("lag", "close", -1),
     ]
 
 

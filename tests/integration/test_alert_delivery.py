@@ -9,10 +9,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from redis import Redis
 from typer.testing import CliRunner
 
+from stream_calib.alerts.delivery_record import GIVEN_UP, GivenUp, owed_of
 from stream_calib.alerts.model import Alert, AlertState, alert_of
 from stream_calib.fault_points import VARIABLE
 from stream_calib.windows.model_registry import deployment_scope
@@ -22,6 +24,7 @@ from tests.hook_receiver import HookReceiver
 from tests.integration.harness import Deployment, config_text, deployment
 from workers.alert_listing import hook_rows
 from workers.cli import app
+from workers.deployment import connect_state, open_deployment_store
 
 pytestmark = pytest.mark.services
 
@@ -153,6 +156,21 @@ def test_people_list_acknowledge_silence_and_try(told: Told) -> None:
     assert "there is no hook x; the configuration has ops, stuck" in told.command("test", "x", code=1)
     said = " ".join(told.command("silence", "--model", "typo", "--for", "1h", "--reason", "test").split())
     assert "Nothing has the name typo by now, so this silences nothing yet; there are */" in said
+
+
+def test_an_outbox_that_cannot_be_read_keeps_no_other_from_being_told_again(told: Told) -> None:
+    told.raise_alert("open")
+    given_up = msgspec.json.encode(GivenUp("ops", "rejected", "404", 0, told.raised[0].model_dump()))
+    store = told.deployed.state.store
+    store.commit(Commit(fields={"outbox_sent": "1", "hook:ops": "1:1"}, appends={GIVEN_UP: [given_up]}))
+    config = told.deployed.config
+    with closing(connect_state(config)) as client:
+        first = open_deployment_store(client, config)
+        first.commit(Commit(fields={"redelivered:ops": "x"}, appends={GIVEN_UP: [given_up]}))
+    said = " ".join(told.command("redeliver", "ops", code=1).split())
+    assert "1 event told to ops again" in said
+    assert "the field redelivered:ops of an alert outbox holds 'x'" in said
+    assert [owed.alert.id for owed in owed_of(store, "ops")] == [told.raised[0].id]
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
-from stream_calib.alerts.delivery_record import given_up_of, owed_of
+from stream_calib.alerts.delivery_record import GIVEN_UP, GivenUp, given_up_of, owed_of
 from stream_calib.alerts.hooks.port import Message
 from stream_calib.alerts.model import Alert
 from stream_calib.alerts.redelivery import Redelivered, redeliver
@@ -78,12 +79,76 @@ def test_the_end_of_what_has_opened_again_is_not_the_last_that_is_told(told: Tol
     assert told.receivers["a"].told == [["psi close", "psi open"]]
 
 
-def test_what_is_over_as_the_hook_knows_is_left(told: Told) -> None:
+def test_what_is_over_is_told_with_its_end_though_the_hook_may_know_of_that(told: Told) -> None:
     refuses(told, event("open"))
     takes(told, event("close", number=1))
+    assert again(told) == (2, 0)
+    assert told.receivers["a"].told == [["psi open", "psi close"]]
+    assert given_up_of(told.stores[KEY]) == (1, [])
+
+
+def test_an_end_under_a_silence_or_that_routes_do_not_tell_of_is_told_with_what_was_refused(told: Told) -> None:
+    refuses(told, event("open"), event("open", "label_outage", number=1))
+    told.silences.add(None, "psi", told.now_ms + 1, "ann", "test", told.now_ms)
+    takes(told, event("close", number=2), event("close", "label_outage", number=3, severity="info"))
+    assert told.receivers["a"].told[-1] == ["label_outage open"], "of the ends it was not told"
+    told.now_ms += 1
+    assert again(told) == (4, 0)
+    assert sorted(told.receivers["a"].events) == ["label_outage close", "label_outage open", "psi close", "psi open"]
+    assert told.receivers["a"].events.index("psi open") < told.receivers["a"].events.index("psi close")
+
+
+def test_an_end_is_told_again_through_silences(told: Told) -> None:
+    """The receiver took the opening, and refused the end."""
+    takes(told, event("open"))
+    refuses(told, event("close", number=1))
+    told.silences.add(None, None, told.now_ms + 1, "ann", "test", told.now_ms)
+    assert again(told) == (1, 0)
+    assert told.receivers["a"].told == [["psi close"]]
+    assert owed_of(told.stores[KEY], "a") == []
+
+
+def test_what_is_over_and_whose_end_is_kept_no_more_is_left(told: Told) -> None:
+    refuses(told, event("open"))
+    takes(told, event("close", number=1), *(event("update", "label_outage", number) for number in range(2, 5)))
+    store = told.stores[KEY]
+    store.commit(Commit(fields={"outbox_sent": "5"}, trims={"outbox": 2}))
     assert again(told) == (0, 1)
     assert told.receivers["a"].got == []
-    assert given_up_of(told.stores[KEY]) == (1, [])
+    assert given_up_of(store) == (1, [])
+
+
+def test_one_that_cannot_be_read_leaves_the_others(told: Told) -> None:
+    store = told.stores[KEY]
+    refuses(told, event("open"))
+    damaged = msgspec.json.encode(GivenUp("a", "rejected", "404", told.now_ms, {"kind": "psi"}))
+    store.commit(Commit(appends={GIVEN_UP: [damaged]}))
+    assert again(told) == (1, 0)
+    assert told.receivers["a"].told == [["psi open"]]
+    assert again(told) == (0, 0)
+
+
+def test_what_is_owed_is_not_owed_twice(told: Told) -> None:
+    """The record was damaged, and so what is open is owed."""
+    store = told.stores[KEY]
+    refuses(told, event("open"), event("open", "label_outage", number=1))
+    told.sent_to_topic()
+    store.commit(Commit(blobs={"hook:a": b"{"}))
+    assert redeliver(store, "a", lambda alert: True, told.now_ms) == (0, 0)
+    keys = [owed.key for owed in owed_of(store, "a")]
+    assert len(keys) == len(set(keys)) == 2
+    assert again(told) == (0, 0)
+    assert sorted(told.receivers["a"].events) == ["label_outage open", "psi open"]
+
+
+def test_what_was_not_taken_over_yet_comes_by_itself(told: Told) -> None:
+    store = told.stores[KEY]
+    refuses(told, event("open"))
+    told.append(event("update", number=1), event("close", number=2))
+    assert redeliver(store, "a", lambda alert: True, told.now_ms) == (1, 0)
+    told.receivers["a"].got.clear()
+    assert again(told) == (0, 0)
+    assert told.receivers["a"].told == [["psi open", "psi update", "psi close"]]
 
 
 def test_what_waits_already_is_told_behind_it(told: Told) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from prometheus_client import REGISTRY
 
+from stream_calib import metrics
 from stream_calib.alerts.model import Alert, AlertState, make_alert
 from stream_calib.config import Config
 from stream_calib.errors import TransportError
@@ -191,3 +192,13 @@ def test_the_outbox_of_a_retired_key_is_left(delivery: Delivery) -> None:
     delivery.now_ms += 1_000
     delivery.delivers(role, 2)
     assert [alert.state for alert in delivery.delivered()] == ["open", "close"]
+
+
+def test_refused_records_are_counted_from_the_start(delivery: Delivery) -> None:
+    metrics.ALERT_RECORDS_REFUSED.clear()
+    delivery.start()
+    counts = {
+        record: REGISTRY.get_sample_value("stream_calib_alert_records_refused_total", {"record": record})
+        for record in ("silence", "acknowledgement", "outbox", "hook", "given_up")
+    }
+    assert set(counts.values()) == {0}
