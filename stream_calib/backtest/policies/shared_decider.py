@@ -78,4 +78,4 @@ class SharedDecider(Decider):
 
     def _shown(self, pane: int, current: Current) -> Shown:
         watch = self._group.watch_of(lambda: self._load_snapshot(self._versions[current.name]), current)
-        return watch.shown(pane, self._group.panes.matured(pane))
+        return watch.shown(pane)

@@ -13,10 +13,11 @@ from stream_calib.backtest.policies.shared_fits_panes import SharedPanes
 from stream_calib.backtest.policies.shared_fits_psi import PsiSeen
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
-from stream_calib.drift.cell_history import pane_measures
+from stream_calib.drift.cell_history import panes_measures
 from stream_calib.drift.outcome_step import PaneOutcomes
 from stream_calib.drift.psi import PsiReference
 from stream_calib.drift.residual import ResidualSums
+from stream_calib.drift.residual_evidence import panes_evidence
 from stream_calib.drift.step import PaneCounts
 from stream_calib.errors import FitError
 from stream_calib.refit.candidate import Candidate, make_candidate
@@ -28,7 +29,7 @@ from stream_calib.refit.gate_evidence import JudgedMap, judged
 from stream_calib.refit.judgement import Judgement, judgement
 from stream_calib.refit.labelled import PaneCells
 from stream_calib.refit.min_coverage import ALL_COVERED, Uncovered
-from stream_calib.refit.outcome_watch import OutcomeWatch
+from stream_calib.refit.outcome_watch import Detectors, OutcomeWatch
 from stream_calib.refit.reference import build_reference
 from stream_calib.refit.report_parts import role_rows
 from stream_calib.refit.row_weights import RowWeights
@@ -37,7 +38,6 @@ from stream_calib.refit.source import RefitSource
 from stream_calib.snapshot.decision_log import Request
 from stream_calib.snapshot.model import ReferenceDocument, ResolvedSnapshot, psi_reference
 from stream_calib.snapshot.report_documents import RoleRows
-from stream_calib.windows.cells import MaturedCells
 
 MapKey: TypeAlias = tuple[int, float]
 """Last pane that the structure was made from, and level: of the same fits, a map is known by these."""
@@ -140,15 +140,28 @@ class SharedWatch:
         self._group, self._snapshot = group, snapshot
         self._key: MapKey = current.structure_pane, current.level
 
-    def shown(self, pane: int, cells: MaturedCells) -> _Shown:
+    def shown(self, pane: int) -> _Shown:
         known = self._group.shown
         if (self._key, pane) not in known:
-            if len(known) >= _PANES_SHOWN:
-                del known[next(iter(known))]
-            outcomes, scores = self._watch().shown(pane, cells)
-            known[self._key, pane] = _with_evidence(outcomes), _with_evidence(scores)
+            self._look(pane)
         outcomes, scores = known[self._key, pane]
         return self._own(outcomes), self._own(scores)
+
+    def _look(self, pane: int) -> None:
+        """At this pane and those behind it, which are likely to be asked for next."""
+        watch, totals = self._watch(), self._group.panes.totals(pane)
+        outcomes, scores = watch.sums_of(totals)
+        known = self._group.shown
+        for i, both in enumerate(
+            zip(
+                _with_evidence(watch.residual, outcomes, totals.panes),
+                _with_evidence(watch.selection, scores, totals.panes),
+                strict=True,
+            )
+        ):
+            while len(known) >= _PANES_SHOWN:
+                del known[next(iter(known))]
+            known[self._key, pane + i] = both
 
     def _watch(self) -> OutcomeWatch:
         watches = self._group.watches
@@ -160,12 +173,13 @@ class SharedWatch:
         return None if shown is None else replace(shown, version=self.version)
 
 
-def _with_evidence(shown: PaneOutcomes | None) -> PaneOutcomes | None:
-    """With what every policy would make of it."""
-    if shown is None:
-        return None
-    measures = pane_measures(shown.watched, shown.sums)
-    return replace(shown, sums=_LET_GO, known_evidence=shown.evidence, known_measures=measures)
+def _with_evidence(detectors: Detectors | None, sums: ResidualSums | None, panes: int) -> list[PaneOutcomes | None]:
+    """Of each pane what the detectors are shown of it, with what every policy would make of it."""
+    if detectors is None or sums is None:
+        return [None] * panes
+    watched = detectors.watched
+    made = zip(panes_evidence(watched, sums, panes), panes_measures(watched, sums, panes), strict=True)
+    return [PaneOutcomes("", watched, _LET_GO, evidence, measures) for evidence, measures in made]
 
 
 def _none() -> FitCells:
