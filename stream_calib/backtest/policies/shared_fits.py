@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.policies.encoded_parts import EncodedParts
 from stream_calib.backtest.policies.run_columns import CellColumns, cell_columns
 from stream_calib.backtest.policies.shared_fits_group import FitGroup, ForwardDays
 from stream_calib.backtest.policies.shared_fits_panes import SharedPanes
@@ -97,6 +98,7 @@ class SharedFits:
     def __init__(self, history: CellHistory) -> None:
         self.history = history
         self.panes = SharedPanes(history)
+        self.parts = EncodedParts()
         self._columns: dict[RowWeights, CellColumns] = {}
         self._forwards: dict[str, ForwardDays] = {}
         self._groups: OrderedDict[str, FitGroup] = OrderedDict()

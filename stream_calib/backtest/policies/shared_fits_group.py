@@ -6,18 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-import numpy as np
-
-from stream_calib.backtest.policies.label_paths import Current, LabelPaths
+from stream_calib.backtest.policies.label_paths import LabelPaths, Shown
+from stream_calib.backtest.policies.run_figures import Fared
 from stream_calib.backtest.policies.shared_fits_panes import SharedPanes
 from stream_calib.backtest.policies.shared_fits_psi import PsiSeen
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
-from stream_calib.drift.cell_history import panes_measures
-from stream_calib.drift.outcome_step import PaneOutcomes
 from stream_calib.drift.psi import PsiReference
-from stream_calib.drift.residual import ResidualSums
-from stream_calib.drift.residual_evidence import panes_evidence
 from stream_calib.drift.step import PaneCounts
 from stream_calib.errors import FitError
 from stream_calib.refit.candidate import Candidate, make_candidate
@@ -29,7 +24,7 @@ from stream_calib.refit.gate_evidence import JudgedMap, judged
 from stream_calib.refit.judgement import Judgement, judgement
 from stream_calib.refit.labelled import PaneCells
 from stream_calib.refit.min_coverage import ALL_COVERED, Uncovered
-from stream_calib.refit.outcome_watch import Detectors, OutcomeWatch
+from stream_calib.refit.outcome_watch import OutcomeWatch
 from stream_calib.refit.reference import build_reference
 from stream_calib.refit.report_parts import role_rows
 from stream_calib.refit.row_weights import RowWeights
@@ -41,11 +36,9 @@ from stream_calib.snapshot.report_documents import RoleRows
 
 MapKey: TypeAlias = tuple[int, float]
 """Last pane that the structure was made from, and level: of the same fits, a map is known by these."""
-_Shown: TypeAlias = tuple[PaneOutcomes | None, PaneOutcomes | None]
-_LET_GO = ResidualSums(np.empty(0, np.intp), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
-"""In place of sums of which evidence and measures were made: they would be most of what is kept."""
-_PANES_SHOWN = 40_000
-"""Panes of which is kept what the detectors of a map were shown, some 20 kB each."""
+
+_FARED_KEPT = 30
+"""A megabyte or two each, of a year."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,7 +102,10 @@ class FitGroup:
     counted: dict[int, tuple[PaneCounts, Mapping[str, int]]] = field(default_factory=dict)
     """Pane -> sums over its cells, and its winners with values that are not counted apart."""
     watches: dict[MapKey, OutcomeWatch] = field(default_factory=dict)
-    shown: dict[tuple[MapKey, int], _Shown] = field(default_factory=dict)
+    shown: dict[tuple[MapKey, int], Shown] = field(default_factory=dict)
+    fared: dict[tuple[object, ...], Fared] = field(default_factory=dict)
+    changes: dict[tuple[object, ...], str] = field(default_factory=dict)
+    """What is said of publications; see `run_refits`."""
 
     def map_of(self, snapshot: ResolvedSnapshot) -> JudgedMap:
         """What it serves."""
@@ -125,61 +121,13 @@ class FitGroup:
             self.psi_references[pane] = psi_reference(snapshot.structure)
         return self.psi_references[pane]
 
-    def watch_of(self, snapshot: Callable[[], ResolvedSnapshot], current: Current) -> SharedWatch:
-        """What its detectors are shown."""
-        return SharedWatch(self, snapshot, current)
-
-
-class SharedWatch:
-    """An OutcomeWatch that looks at each pane once for all versions that serve the same; they are called as `Current`
-    says."""
-
-    def __init__(self, group: FitGroup, snapshot: Callable[[], ResolvedSnapshot], current: Current) -> None:
-        """`snapshot`: asked for where nobody has been before."""
-        self.version = current.name
-        self._group, self._snapshot = group, snapshot
-        self._key: MapKey = current.structure_pane, current.level
-
-    def shown(self, pane: int) -> _Shown:
-        known = self._group.shown
-        if (self._key, pane) not in known:
-            self._look(pane)
-        outcomes, scores = known[self._key, pane]
-        return self._own(outcomes), self._own(scores)
-
-    def _look(self, pane: int) -> None:
-        """At this pane and those behind it, which are likely to be asked for next."""
-        watch, totals = self._watch(), self._group.panes.totals(pane)
-        outcomes, scores = watch.sums_of(totals)
-        known = self._group.shown
-        for i, both in enumerate(
-            zip(
-                _with_evidence(watch.residual, outcomes, totals.panes),
-                _with_evidence(watch.selection, scores, totals.panes),
-                strict=True,
-            )
-        ):
-            while len(known) >= _PANES_SHOWN:
-                del known[next(iter(known))]
-            known[self._key, pane + i] = both
-
-    def _watch(self) -> OutcomeWatch:
-        watches = self._group.watches
-        if self._key not in watches:
-            watches[self._key] = OutcomeWatch(self._snapshot(), self._group.weights, self._group.panes.signatures)
-        return watches[self._key]
-
-    def _own(self, shown: PaneOutcomes | None) -> PaneOutcomes | None:
-        return None if shown is None else replace(shown, version=self.version)
-
-
-def _with_evidence(detectors: Detectors | None, sums: ResidualSums | None, panes: int) -> list[PaneOutcomes | None]:
-    """Of each pane what the detectors are shown of it, with what every policy would make of it."""
-    if detectors is None or sums is None:
-        return [None] * panes
-    watched = detectors.watched
-    made = zip(panes_evidence(watched, sums, panes), panes_measures(watched, sums, panes), strict=True)
-    return [PaneOutcomes("", watched, _LET_GO, evidence, measures) for evidence, measures in made]
+    def fared_of(self, served: tuple[object, ...], make: Callable[[], Fared]) -> Fared:
+        """How what was served fared, all of it by names that policies of the same fits have in common."""
+        if served not in self.fared:
+            if len(self.fared) >= _FARED_KEPT:
+                del self.fared[next(iter(self.fared))]
+            self.fared[served] = make()
+        return self.fared[served]
 
 
 def _none() -> FitCells:
