@@ -130,12 +130,11 @@ def advance_history(
         if name in names:
             tracks[names.index(name), :, _W] = 0
     # A cell of which nothing came stays as it is.
-    active = np.flatnonzero(own[:, 0] > 0)
+    (active,) = own[:, 0].nonzero()
     moved = tracks[active]
-    fresh = moved[:, :, _W] == 0
-    moved[fresh] = 0
-    moved[fresh, _SINCE] = pane
-    moved[:, :, _BEFORE] = np.where(fresh[:, :, None], total[everything], moved[:, :, _BEFORE])
+    begins = np.zeros(_WIDTH, dtype=np.int64)
+    begins[_SINCE], begins[_BEFORE] = pane, total[everything]
+    moved[moved[:, :, _W] == 0] = begins
     moved[:, :, _OWN] += own[active, None, :]
     steps = np.floor(evidence.log_ratio[active[:, None], _COLUMN] * _W_ONE).astype(np.int64)
     moved[:, :, _W] = np.maximum(moved[:, :, _W] + steps, 0)
