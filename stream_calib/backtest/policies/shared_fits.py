@@ -51,6 +51,8 @@ _OF_PATHS = (
     ("drift", "psi_threshold"),
 )
 """The same settings, those first that part policies soonest: in what they fit, publish, and judge outcomes by."""
+CHEAP_FROM = 1 + _OF_PATHS.index(("refit", "cooldown_ms"))
+"""Policies that have the fit key and all before this place in the path key in common publish the same, as a rule."""
 
 _NOT_OF_FORWARD: dict[str, tuple[str, ...]] = {"calibration": ("delta", "kappa", "level_prior")}
 """What more the forward evidence does not depend on, beside all of [drift]."""

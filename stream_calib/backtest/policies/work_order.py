@@ -6,12 +6,16 @@ from collections import deque
 from collections.abc import Sequence
 
 from stream_calib.backtest.policies.policy import Policy
-from stream_calib.backtest.policies.shared_fits import fit_key, path_key
+from stream_calib.backtest.policies.shared_fits import CHEAP_FROM, fit_key, path_key
+
+_MANY = 50
+"""Policies that share nearly all take half a second each; what they share takes half a minute to be made once more."""
 
 
 class WorkOrder:
     """Policies in an order in which neighbours share most, cut into one run for each process. One that has none left
-    takes the end of the longest run, from where the neighbours have least in common."""
+    takes the end of the longest run, from where the neighbours have least in common; but not where it would have to
+    make once more what the other one has made for them all."""
 
     def __init__(self, policies: Sequence[Policy], left: Sequence[int]) -> None:
         """`left`: places in `policies` of those that are to be run."""
@@ -25,36 +29,40 @@ class WorkOrder:
         }
         self._unowned = deque(sorted(left, key=order.__getitem__))
         self._runs: dict[int, deque[int]] = {}
+        self._begun: dict[int, int] = {}
+        """What each process runs, or ran last."""
 
     def __bool__(self) -> bool:
         """Whether there are any left."""
         return bool(self._unowned) or any(self._runs.values())
 
     def next(self, process: int) -> int | None:
-        """The place of what the process, known by a number, runs next; None: nothing is left."""
+        """The place of what the process, known by a number, runs next; None: nothing that is worth its while."""
         if not self._runs.get(process):
             self._runs[process] = self._taken()
         run = self._runs[process]
-        return run.popleft() if run else None
+        if not run:
+            return None
+        self._begun[process] = run.popleft()
+        return self._begun[process]
 
     def _taken(self) -> deque[int]:
-        """All at first, then the end of the longest run."""
+        """All at first, then the end of the longest run that is worth to be cut."""
         if self._unowned:
             taken, self._unowned = self._unowned, deque()
             return taken
-        longest = max(self._runs.values(), key=len, default=deque[int]())
-        cut = self._cut(list(longest))
-        taken = deque(list(longest)[cut:])
-        for _ in taken:
-            longest.pop()
-        return taken
+        for process, run in sorted(self._runs.items(), key=lambda item: -len(item[1])):
+            places = [self._begun[process], *run] if run else []
+            cuts = [i for i in range(1, len(places)) if len(run) >= _MANY or self._common(places, i) < CHEAP_FROM]
+            if cuts:
+                # Where the fewest leading settings are the same on both sides, then nearest the middle.
+                cut = min(cuts, key=lambda i: (self._common(places, i), abs(2 * i - len(places))))
+                for _ in places[cut:]:
+                    run.pop()
+                return deque(places[cut:])
+        return deque()
 
-    def _cut(self, run: Sequence[int]) -> int:
-        """Before which one: where the fewest leading settings are the same on both sides, then nearest the middle."""
-        cuts = range(1, len(run))
-        return min(cuts, key=lambda i: (self._common(run[i - 1], run[i]), abs(2 * i - len(run))), default=0)
-
-    def _common(self, one: int, other: int) -> int:
-        """Leading settings that are the same."""
-        pairs = list(zip(self._settings[one], self._settings[other], strict=True))
+    def _common(self, places: Sequence[int], cut: int) -> int:
+        """Leading settings that are the same before and behind the cut."""
+        pairs = list(zip(self._settings[places[cut - 1]], self._settings[places[cut]], strict=True))
         return next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
