@@ -13,6 +13,7 @@ from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.policies.grid import grid_of_texts, policies_of_grid
 from stream_calib.backtest.policies.parallel import Progress, run_policies
 from stream_calib.backtest.policies.policy import Policy, current_policy
+from stream_calib.backtest.policies.work_order import WorkOrder
 from stream_calib.config import Config
 from stream_calib.config_file import tomllib
 from stream_calib.demo.flights import load_flights
@@ -35,7 +36,9 @@ class PoliciesTook:
     policies: int
     wall_s: float
     cpu_s: Sequence[float]
-    """Of each policy, in the grid's order, in which they are begun."""
+    """Of each policy, in the grid's order."""
+    begun_with: frozenset[int]
+    """Places of the first one of each process."""
 
     @property
     def per_minute(self) -> float:
@@ -50,7 +53,7 @@ class PoliciesTook:
     @property
     def further_per_cpu_minute(self) -> float:
         """The same of those behind the first one of each process, which makes most of the fits that are shared."""
-        further = self.cpu_s[PROCESSES:]
+        further = [seconds for place, seconds in enumerate(self.cpu_s) if place not in self.begun_with]
         return 60 * PROCESSES * len(further) / sum(further)
 
 
@@ -81,4 +84,6 @@ def timed(history: CellHistory, policies: Sequence[Policy], on_part: Callable[[f
         began = time.perf_counter()
         outcomes = run_policies(history, policies, PROCESSES, Path(folder), seen)
         wall_s = time.perf_counter() - began
-    return PoliciesTook(len(policies), wall_s, [outcome.cpu_seconds for outcome in outcomes])
+    order = WorkOrder(policies, range(len(policies)))
+    begun_with = frozenset(place for number in range(PROCESSES) if (place := order.next(number)) is not None)
+    return PoliciesTook(len(policies), wall_s, [outcome.cpu_seconds for outcome in outcomes], begun_with)

@@ -1,8 +1,7 @@
 """Processes that a command starts for work of its own: told over a pipe, and gone when the command is.
 
-What is passed at their start, and Python objects over the pipe, go as multiprocessing encodes them (pickle): only ever
-between a command and a process that it has started itself, of the same program and user, never to or from a file, a
-socket or a topic.
+Python objects go over the pipe as multiprocessing encodes them (pickle): only ever between a command and a process that
+it has started itself, of the same program and user, never to or from a file or a topic.
 """
 
 from __future__ import annotations
@@ -10,24 +9,35 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+
+from stream_calib.errors import BacktestError
 
 _END_S = 5.0
 
 
 class ChildProcess:
-    """Not forked: the caller may have threads (of a progress bar, of an engine) that a fork would leave half-way."""
+    """Not forked: the caller may have threads (of a progress bar, of an engine) that a fork would leave half-way.
 
-    def __init__(self, work: Callable[..., None], *args: object) -> None:
-        """Runs ``work(*args, pipe)`` once `start` is called; `pipe` is the other end of `pipe` here."""
+    What it is to do is sent over the pipe. What multiprocessing gives to a new process itself is written to another
+    one, whose both ends the caller holds, so a process that dies meanwhile would be waited for.
+    """
+
+    def __init__(self, work: Callable[[Connection], None]) -> None:
+        """Runs ``work(pipe)`` once `start` is called, with the other end of `pipe`."""
         context = get_context("spawn")
         self.pipe, self._its = context.Pipe()
-        self._process: SpawnProcess = context.Process(target=work, args=(*args, self._its), daemon=True)
+        self._process: SpawnProcess = context.Process(target=work, args=(self._its,), daemon=True)
 
     def start(self) -> None:
-        """Raises OSError where there can be no more processes; the pipe is at its end then."""
+        """Raises BacktestError where there can be no more processes; the pipe is at its end then."""
         try:
             self._process.start()
+        except OSError as error:
+            raise BacktestError(
+                f"no process can be started ({error}); is there memory, and may this user have more processes?"
+            ) from error
         finally:
             self._its.close()
 

@@ -130,12 +130,11 @@ def advance_history(
         if name in names:
             tracks[names.index(name), :, _W] = 0
     # A cell of which nothing came stays as it is.
-    active = np.flatnonzero(own[:, 0] > 0)
+    (active,) = own[:, 0].nonzero()
     moved = tracks[active]
-    fresh = moved[:, :, _W] == 0
-    moved[fresh] = 0
-    moved[fresh, _SINCE] = pane
-    moved[:, :, _BEFORE] = np.where(fresh[:, :, None], total[everything], moved[:, :, _BEFORE])
+    begins = np.zeros(_WIDTH, dtype=np.int64)
+    begins[_SINCE], begins[_BEFORE] = pane, total[everything]
+    moved[moved[:, :, _W] == 0] = begins
     moved[:, :, _OWN] += own[active, None, :]
     steps = np.floor(evidence.log_ratio[active[:, None], _COLUMN] * _W_ONE).astype(np.int64)
     moved[:, :, _W] = np.maximum(moved[:, :, _W] + steps, 0)
@@ -147,6 +146,11 @@ def advance_history(
 
 def pane_measures(watched: WatchedCells, sums: ResidualSums) -> NDArray[np.int64]:
     """(C, 4) of one pane: events, positives, sums of p and of p (1 - p) in fixed point."""
+    return panes_measures(watched, sums, 1).reshape(-1, _MEASURES)
+
+
+def panes_measures(watched: WatchedCells, sums: ResidualSums, panes: int) -> NDArray[np.int64]:
+    """(panes, C, 4): the same of several panes, cells of the i-th numbered from i C on."""
     probability = sums.labelled * sums.served
     columns = (
         sums.labelled,
@@ -154,10 +158,11 @@ def pane_measures(watched: WatchedCells, sums: ResidualSums) -> NDArray[np.int64
         np.rint(probability * _P_ONE).astype(np.int64),
         np.rint(probability * (1.0 - sums.served) * _P_ONE).astype(np.int64),
     )
-    own = np.zeros((_MEASURES, len(watched.names)), dtype=np.int64)
+    cells = len(watched.names)
+    own = np.zeros((_MEASURES, panes * cells), dtype=np.int64)
     for total, column in zip(own, columns, strict=True):
         np.add.at(total, sums.cell, column)
-    return np.ascontiguousarray(own.T)
+    return np.ascontiguousarray(own.T).reshape(panes, cells, _MEASURES)
 
 
 def _carried(

@@ -55,6 +55,7 @@ class CellIndex:
         served: NDArray[np.float64],
         n: NDArray[np.int64],
         positives: NDArray[np.int64],
+        part: NDArray[np.intp] | None = None,
     ) -> ResidualSums:
         """Sums over k entries of n (k,) events each, by cell and level of probability.
 
@@ -62,6 +63,8 @@ class CellIndex:
         are compared with (the same unless labels are thinned by class). A level is a bin of the grid, here of the
         probability. Its events are taken at their mean: log(1 + f (e^d - 1)) is concave in f, so that can only make
         evidence less (Jensen's inequality).
+
+        `part` (k,): summed apart, those of part i with cells numbered from i C on.
         """
         interval = np.searchsorted(self._inner_edges, current, side="right")
         level = locate(served)[0].astype(np.intp)
@@ -73,7 +76,7 @@ class CellIndex:
             column = interval[inside] if family.cells.shape[1] > 1 else 0
             cell = family.cells[row[inside], column]
             watched = cell >= 0
-            cells.append(cell[watched])
+            cells.append(cell[watched] if part is None else cell[watched] + part[inside[watched]] * self.size)
             entries.append(inside[watched])
         entry = np.concatenate([np.empty(0, np.intp), *entries])
         place, member = np.unique(

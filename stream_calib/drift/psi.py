@@ -113,12 +113,32 @@ def psi_of(p: Floats, q: Floats, used: NDArray[np.bool_]) -> Floats:
     return np.asarray(((p - q) * ratio).sum(axis=-1))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PsiFigures:
+    """What a look is made of whatever the threshold; columns (G,), of no meaning where `status` is not KNOWN."""
+
+    status: NDArray[np.uint8]
+    rows: NDArray[np.int64]
+    freedom: Floats
+    """Bins less one."""
+    scale: Floats
+    """c."""
+    psi: Floats
+    floor: Floats
+    variance: Floats
+
+
 def look(reference: PsiReference, counts: NDArray[np.int64], threshold: float, tail: float) -> PsiLook:
     """PSI of the groups' current counts (G, B), and which exceed `threshold` (psi0) beyond the `tail` probability a.
 
     A tail of 0 or less is no look: nothing alarms. Raises ValueError where the shape of `counts` is not the
     reference's.
     """
+    return looked_at(psi_figures(reference, counts), threshold, tail)
+
+
+def psi_figures(reference: PsiReference, counts: NDArray[np.int64]) -> PsiFigures:
+    """Of the groups' current counts (G, B). Raises as `look`."""
     if counts.shape != reference.rows.shape:
         raise ValueError(f"PSI counts have shape {counts.shape}, the reference has {reference.rows.shape}")
     used, n_bins = reference.used, reference.n_bins
@@ -126,22 +146,26 @@ def look(reference: PsiReference, counts: NDArray[np.int64], threshold: float, t
     status = np.full(len(n), KNOWN, dtype=np.uint8)
     status[(n == 0) | (m <= 0) | np.isnan(reference.design_effect)] = INSUFFICIENT
     status[n_bins < 2] = UNDEFINED
-    known = status == KNOWN
     with np.errstate(divide="ignore", invalid="ignore"):
         p, q = shares(counts.astype(np.float64), used), shares(reference.rows, used)
-        psi = psi_of(p, q, used)
         scale = (1 / n + 1 / m) * reference.design_effect
-        floor = (n_bins - 1) * scale
-        excess = psi - floor
-        alarm = np.zeros(len(n), dtype=bool)
+        variance = _delta_variance(p, q, used, n, m, reference.design_effect) + 2 * (n_bins - 1) * scale**2
+        return PsiFigures(status, n, n_bins - 1, scale, psi_of(p, q, used), (n_bins - 1) * scale, variance)
+
+
+def looked_at(figures: PsiFigures, threshold: float, tail: float) -> PsiLook:
+    """The rest of `look`."""
+    known, psi, scale = figures.status == KNOWN, figures.psi, figures.scale
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = psi - figures.floor
+        alarm = np.zeros(len(psi), dtype=bool)
         if tail > 0:
             z = -float(ndtri(min(tail, 0.5)))
-            variance = _delta_variance(p, q, used, n, m, reference.design_effect) + 2 * (n_bins - 1) * scale**2
-            beyond_normal = excess - threshold > z * np.sqrt(variance)
-            alarm = known & beyond_normal & (psi > scale * _chi_square_quantile(n_bins - 1, threshold / scale, z))
+            beyond_normal = excess - threshold > z * np.sqrt(figures.variance)
+            alarm = known & beyond_normal & (psi > scale * _chi_square_quantile(figures.freedom, threshold / scale, z))
         calm = known & (excess < threshold / 2)
     unknown = np.where(known, 0.0, np.nan)
-    return PsiLook(status, n, psi + unknown, floor + unknown, excess + unknown, alarm, calm)
+    return PsiLook(figures.status, figures.rows, psi + unknown, figures.floor + unknown, excess + unknown, alarm, calm)
 
 
 def _delta_variance(

@@ -41,10 +41,14 @@ class PsiWindow:
         self._kept: deque[tuple[int, NDArray[np.uint64], NDArray[np.uint16], NDArray[np.int64]]] = deque()
         self._reference: PsiReference | None = None
         self._group_of: dict[int, dict[str, int]] = {}
-        self._groups: dict[int, NDArray[np.int64]] = {}
+        self._everything: list[int] = []
+        self._place: dict[int, int] = {}
+        """Of a signature in the next two."""
+        self._groups: NDArray[np.int64] = np.empty((0, 0), dtype=np.int64)
+        """(s, m) groups of each signature, -1 for none."""
+        self._weights: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._sums: NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
         self._values: dict[int, tuple[str, ...]] = {}
-        self._weights: dict[int, int] = {}
 
     @property
     def newest(self) -> int | None:
@@ -90,17 +94,16 @@ class PsiWindow:
             self._add(old_signature, old_bin, old_n, -1)
         if len(self._values) > _MOST_CACHED:
             self._values.clear()
-            self._groups.clear()
-            self._weights.clear()
+            self._forget_groups()
 
     def use(self, reference: PsiReference | None) -> None:
         """Sums by this reference from now on, over the panes already kept."""
         if reference is self._reference:
             return
         self._reference = reference
-        self._groups = {}
-        self._group_of = {}
+        self._group_of, self._everything = {}, []
         if reference is None:
+            self._forget_groups()
             self._sums = np.zeros((0, 0), dtype=np.int64)
             return
         for index, group in enumerate(reference.groups):
@@ -108,6 +111,7 @@ class PsiWindow:
                 position = self._attributes.index(group.attribute)
                 self._group_of.setdefault(position, {})[group.value] = index
         self._everything = [i for i, g in enumerate(reference.groups) if g.attribute is None]
+        self._forget_groups()
         self._sums = np.zeros(reference.rows.shape, dtype=np.int64)
         for _, signature, grid_bin, n in self._kept:
             self._add(signature, grid_bin, n, 1)
@@ -118,24 +122,33 @@ class PsiWindow:
         if self._reference is None or not len(n):
             return
         hashes = signature.tolist()
-        missing = [h for h in dict.fromkeys(hashes) if h not in self._groups]
+        missing = [h for h in dict.fromkeys(hashes) if h not in self._place]
         if missing:
             self._learn(missing)
+        place = np.fromiter(map(self._place.__getitem__, hashes), dtype=np.intp, count=len(hashes))
         if self._weight_of is not None:
-            n = n * np.fromiter((self._weights[h] for h in hashes), dtype=np.int64, count=len(hashes))
-        members = [self._groups[h] for h in hashes]
-        lengths = np.fromiter((len(m) for m in members), dtype=np.int64, count=len(members))
-        group = np.concatenate(members)
-        bins = self._reference.bin_of[group, np.repeat(grid_bin.astype(np.int64), lengths)]
-        np.add.at(self._sums, (group, bins), sign * np.repeat(n, lengths))
+            n = n * self._weights[place]
+        groups = self._groups[place]
+        entry, column = np.nonzero(groups >= 0)
+        group = groups[entry, column]
+        cell = group * self._sums.shape[1] + self._reference.bin_of[group, grid_bin[entry]]
+        np.add.at(self._sums.reshape(-1), cell, sign * n[entry])
 
     def _learn(self, hashes: Sequence[int]) -> None:
         unknown = [h for h in hashes if h not in self._values]
         if unknown:
             self._values.update((h, tuple(v)) for h, v in self._signatures(unknown).items())
-        for h in hashes:
-            values = self._values[h]
-            found = [self._group_of[i][values[i]] for i in self._group_of if values[i] in self._group_of[i]]
-            self._groups[h] = np.array(self._everything + found, dtype=np.int64)
-            if self._weight_of is not None:
-                self._weights[h] = round(_WEIGHT_ONE * self._weight_of(values))
+        values = [self._values[h] for h in hashes]
+        columns = [[group] * len(values) for group in self._everything]
+        columns += [[of.get(v[i], -1) for v in values] for i, of in self._group_of.items()]
+        new = np.array(columns, dtype=np.int64).reshape(len(columns), len(values)).T
+        self._place.update(zip(hashes, range(len(self._place), len(self._place) + len(hashes)), strict=True))
+        self._groups = np.concatenate([self._groups, new])
+        if self._weight_of is not None:
+            weights = [round(_WEIGHT_ONE * self._weight_of(v)) for v in values]
+            self._weights = np.concatenate([self._weights, np.array(weights, dtype=np.int64)])
+
+    def _forget_groups(self) -> None:
+        self._place = {}
+        self._groups = np.empty((0, len(self._everything) + len(self._group_of)), dtype=np.int64)
+        self._weights = np.empty(0, dtype=np.int64)

@@ -157,14 +157,14 @@ def advance(
         raise ValueError(f"evidence has the shape {evidence.log_ratio.shape}, there are {cells} watched cells")
     log_m = state.carried_to(watched.names)
     # A cell of which nothing came stays as it is and says nothing, though a new snapshot's threshold be below its M.
-    active = np.flatnonzero(evidence.labelled > 0)
+    (active,) = evidence.labelled.nonzero()
     log_n = np.log(evidence.labelled[active].astype(np.float64))
     moved = np.logaddexp(log_m[active], log_n[:, None]) + evidence.log_ratio[active]
     threshold = log_threshold(watched, budget_panes)
-    # The mean is at most the largest.
-    near = np.flatnonzero(moved.max(axis=1, initial=-np.inf) >= threshold)
     alarms: tuple[ResidualAlarm, ...] = ()
-    if len(near):
+    # The mean is at most the largest.
+    if moved.max(initial=-np.inf) >= threshold:
+        near = np.flatnonzero(moved.max(axis=1) >= threshold)
         above = log_mean(moved[near]) - threshold
         alarming = near[above >= 0]
         alarms = tuple(

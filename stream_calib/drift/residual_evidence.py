@@ -39,24 +39,31 @@ def pane_evidence(watched: WatchedCells, sums: ResidualSums) -> PaneEvidence:
 
     Raises ValueError where columns do not fit each other or `watched`, or a cell has more than `MOST_LABELLED` events.
     """
-    _check(watched, sums)
-    cells = len(watched.names)
+    return panes_evidence(watched, sums, 1)[0]
+
+
+def panes_evidence(watched: WatchedCells, sums: ResidualSums, panes: int) -> list[PaneEvidence]:
+    """The same of several panes: C cells, of the i-th pane numbered from i C on."""
+    size, shifts = len(watched.names), len(SHIFTS)
+    cells = size * panes
+    _check(sums, cells)
     labelled, positives = (_by_cell(sums.cell, column, cells) for column in (sums.labelled, sums.positives))
     if labelled.max(initial=0) > MOST_LABELLED:
         most = int(labelled.argmax())
         raise ValueError(
-            f"cell {watched.names[most]} has {labelled[most]:,} labelled events in one pane, sums are exact up to"
-            f" {MOST_LABELLED:,}: make panes shorter (windows.pane)"
+            f"cell {watched.names[most % size]} has {labelled[most]:,} labelled events in one pane, sums are exact up"
+            f" to {MOST_LABELLED:,}: make panes shorter (windows.pane)"
         )
-    epsilon = watched.epsilon[sums.cell]
+    epsilon = watched.epsilon[sums.cell if panes == 1 else sums.cell % size]
     above = np.clip(sums.served + epsilon, _LEAST, 1.0)
     below = np.clip(sums.served - epsilon, 0.0, 1.0 - _LEAST)
-    ratio = np.empty((cells, len(SHIFTS)))
+    ratio = np.empty((cells, shifts))
     for i, d in enumerate(SHIFTS):
         expected = np.log1p((above if d > 0 else below) * math.expm1(d))
         steps = np.ceil(expected * _ONE).astype(np.int64) * sums.labelled
         ratio[:, i] = d * positives - _by_cell(sums.cell, steps, cells) / _ONE
-    return PaneEvidence(labelled, ratio / watched.phi[watched.family][:, None])
+    ratio = ratio.reshape(panes, size, shifts) / watched.phi[watched.family][:, None]
+    return [PaneEvidence(n, of_pane) for n, of_pane in zip(labelled.reshape(panes, size), ratio, strict=True)]
 
 
 def _by_cell(cell: NDArray[np.intp], column: NDArray[np.int64], cells: int) -> NDArray[np.int64]:
@@ -66,14 +73,14 @@ def _by_cell(cell: NDArray[np.intp], column: NDArray[np.int64], cells: int) -> N
     return total
 
 
-def _check(watched: WatchedCells, sums: ResidualSums) -> None:
+def _check(sums: ResidualSums, cells: int) -> None:
     lengths = {len(column) for column in (sums.cell, sums.served, sums.labelled, sums.positives)}
     if len(lengths) > 1:
         raise ValueError(f"residual sums: columns of different lengths {sorted(lengths)}")
     if not len(sums.cell):
         return
-    if not (sums.cell.min() >= 0 and sums.cell.max() < len(watched.names)):
-        raise ValueError(f"residual sums: cells must be watched ones, 0 .. {len(watched.names) - 1}")
+    if not (sums.cell.min() >= 0 and sums.cell.max() < cells):
+        raise ValueError(f"residual sums: cells must be watched ones, 0 .. {cells - 1}")
     if not ((sums.served >= 0) & (sums.served <= 1)).all():
         raise ValueError("residual sums: served probabilities must lie in 0 .. 1")
     if not ((sums.positives >= 0) & (sums.positives <= sums.labelled)).all():

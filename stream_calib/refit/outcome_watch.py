@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.calibration.grid import N_BINS
 from stream_calib.calibration.groups import Signature
 from stream_calib.calibration.intervals import checked_edges
 from stream_calib.calibration.maps.served_map import ServedMap
@@ -18,6 +17,7 @@ from stream_calib.drift.outcome_step import PaneOutcomes
 from stream_calib.drift.psi_window import Signatures
 from stream_calib.drift.residual import ResidualSums, WatchedCells
 from stream_calib.errors import DamagedSnapshotError, StreamCalibError
+from stream_calib.refit.pane_totals import PaneTotals
 from stream_calib.refit.row_weights import RowWeights
 from stream_calib.snapshot.compiled import compile_snapshot, rule_of, time_attributes
 from stream_calib.snapshot.model import ResolvedSnapshot, WatchedDocument, WatchedFamilyDocument
@@ -69,34 +69,40 @@ class OutcomeWatch:
     def sums(self, pane: int, cells: MaturedCells) -> tuple[ResidualSums | None, ResidualSums | None]:
         """Labelled rows of a pane by cell of `residual`, and scores, with labels as positives, by cell of `selection`;
         None where the version has no such detectors."""
+        return self.sums_of(PaneTotals.of(pane, [cells])) if self._indexes else (None, None)
+
+    def sums_of(self, totals: PaneTotals) -> tuple[ResidualSums | None, ResidualSums | None]:
+        """The same of several panes: C cells, of the i-th pane numbered from i C on."""
         if not self._indexes:
             return None, None
-        signature, place = np.unique(cells.signature, return_inverse=True)
-        # Unit buckets make no difference here.
-        key, member = np.unique(place.reshape(-1) * N_BINS + cells.grid_bin, return_inverse=True)
-        n, labelled, positives = np.zeros((3, len(key)), dtype=np.int64)
-        for total, column in ((n, cells.unlabelled), (labelled, cells.labelled), (positives, cells.positives)):
-            np.add.at(total, member.reshape(-1), column)
-        n += labelled
-        place, grid_bin = np.divmod(key, N_BINS)
-        values, rows = self._of(signature.tolist())
-        derived = () if self._derived is None else self._derived.of_pane(pane)
-        current = self._served.at_centres(grid_bin, place, [v + derived for v in values] if derived else values)
+        values, rows = self._of(totals.hashes.tolist())
+        current = self._current(totals, values)
+        part = totals.part if totals.panes > 1 else None
         made: list[ResidualSums | None] = []
         for detectors, total, found, served in (
-            (self.residual, labelled, positives, self._weights.of_kept(current)),
-            (self.selection, n, labelled, current),
+            (self.residual, totals.labelled, totals.positives, self._weights.of_kept(current)),
+            (self.selection, totals.n, totals.labelled, current),
         ):
             if detectors is None:
                 made.append(None)
                 continue
             own, rows = rows[:, : len(detectors.index.families)], rows[:, len(detectors.index.families) :]
-            made.append(detectors.index.sums(own[place], current, served, total, found))
+            made.append(detectors.index.sums(own[totals.place], current, served, total, found, part))
         outcomes, coverage = made
         if coverage is not None and self.selection is not None:
-            share = self.selection.coverage[coverage.cell]
+            share = self.selection.coverage[coverage.cell % self.selection.index.size]
             coverage = ResidualSums(coverage.cell, share, coverage.labelled, coverage.positives)
         return outcomes, coverage
+
+    def _current(self, totals: PaneTotals, values: list[Signature]) -> NDArray[np.float64]:
+        """(k,) what is served."""
+        place = totals.place
+        if self._derived is not None and totals.panes > 1:
+            place, values = self._derived.extend(place, values, totals.first_pane + totals.part)
+        elif self._derived is not None:
+            derived = self._derived.of_pane(totals.first_pane)
+            values = [v + derived for v in values]
+        return self._served.at_centres(totals.grid_bin, place, values)
 
     def _of(self, hashes: Sequence[int]) -> tuple[list[Signature], NDArray[np.intp]]:
         """Attribute values of signatures, and (s, F) their rows in the families of all detectors."""

@@ -22,11 +22,20 @@ class Document(BaseModel):
         """Canonical JSON. Raises ValueError for NaN and infinity, which only unchecked copies can hold."""
         return canonical_json(self.model_dump(mode="json"))
 
+    def written_fields(self) -> list[str]:
+        """Those that are in the bytes."""
+        return list(type(self).model_fields)
+
 
 class ExtendedDocument(Document):
     """A document to which fields were added: those in `later` are left out while they have their defaults."""
 
     later: ClassVar[frozenset[str]] = frozenset()
+
+    def written_fields(self) -> list[str]:
+        """As of Document."""
+        unused = _later_defaults(type(self))
+        return [n for n in super().written_fields() if n not in unused or getattr(self, n) != unused[n]]
 
     @model_serializer(mode="wrap")
     def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

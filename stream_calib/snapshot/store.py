@@ -92,7 +92,7 @@ class SnapshotStore(OperatorActs):
 
         def change(now: Moment) -> Change[Settled]:
             request = self._must_be_open(now, report.request_id, token)
-            kept = report.encode()
+            kept = self._encoded(report)
             settled = Settled(
                 pane=now.next_pane,
                 request_id=request.id,
@@ -132,9 +132,9 @@ class SnapshotStore(OperatorActs):
     def _answered(self, now: Moment, candidate: Snapshot, report: RefitReport) -> tuple[Settled, Change[Settled]]:
         """The settlement with the candidate's version; its blob, number and report, all as of this moment."""
         sequence = int(now.fields["sequence"] or 0) + 1
-        encoded = candidate.model_copy(update={"sequence": sequence}).encode()
+        encoded = self._encoded(candidate.model_copy(update={"sequence": sequence}))
         version = version_of(sequence, encoded)
-        kept = report.model_copy(update={"version": version}).encode()
+        kept = self._encoded(report.model_copy(update={"version": version}))
         settled = Settled(
             pane=now.next_pane,
             request_id=report.request_id,
@@ -150,6 +150,10 @@ class SnapshotStore(OperatorActs):
             blobs={f"snapshot:{version}": encoded},
             expect={name: now.fields[name] for name in ("current", "sequence", f"token:{REFIT_LEASE}")},
         )
+
+    def _encoded(self, document: Snapshot | RefitReport) -> bytes:
+        """Its canonical bytes."""
+        return document.encode()
 
     def _must_be_open(self, now: Moment, request_id: str, token: str) -> Request:
         if now.fields[f"token:{REFIT_LEASE}"] != token:

@@ -1,7 +1,7 @@
 """Many policies over one history, in several processes, each outcome kept as soon as it is made.
 
-Policies that share fits are given to the same process one after the other. After an interruption the same call goes on
-with those that are not in the folder yet.
+Each process is given policies that have much in common one after the other (work_order.py). After an interruption the
+same call goes on with those that are not in the folder yet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stream_calib.backtest.policies.parallel_work import Job, Told, work
 from stream_calib.backtest.policies.policy import Policy
 from stream_calib.backtest.policies.run import WARM_UP_DAYS
 from stream_calib.backtest.policies.run_folder import OutcomeFolder
-from stream_calib.backtest.policies.shared_fits import fit_key
+from stream_calib.backtest.policies.work_order import WorkOrder
 from stream_calib.errors import BacktestError
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -40,11 +40,10 @@ class Progress:
 
 @dataclass(slots=True)
 class _Process:
+    number: int
     child: ChildProcess
     ready: bool = False
     """Whether it has read the history."""
-    last: str | None = None
-    """Fit key of what it did last."""
     running: int | None = None
     """Place of the policy that it runs."""
     part: float = 0.0
@@ -100,9 +99,7 @@ def _run(
     tell: Callable[[float], None],
 ) -> Iterator[tuple[int, str | None]]:
     """(place of a policy, why it failed or None) of each, as they end."""
-    waiting: dict[str, list[int]] = {}
-    for place in left:
-        waiting.setdefault(fit_key(policies[place].config), []).append(place)
+    waiting = WorkOrder(policies, left)
     job = Job(history, policies, kept, warm_up_days)
     with _started(job, processes) as running:
         for one in running:
@@ -119,7 +116,7 @@ def _run(
                     _give(one, waiting)
                 elif waiting:
                     running.remove(one)
-                    running.append(_start())
+                    running.append(_start(one.number))
                     _say(running[-1], job)
                     _give(running[-1], waiting)
 
@@ -142,15 +139,10 @@ def _heard(one: _Process) -> tuple[int, str | None] | None:
     return place, told.error
 
 
-def _give(one: _Process, waiting: dict[str, list[int]]) -> None:
-    """The next policy: of those that share what the process has made, else of the largest group."""
-    if not waiting:
-        return
-    key = one.last if one.last in waiting else max(waiting, key=lambda name: len(waiting[name]))
-    one.running, one.last = waiting[key].pop(0), key
-    if not waiting[key]:
-        del waiting[key]
-    _say(one, one.running)
+def _give(one: _Process, waiting: WorkOrder) -> None:
+    one.running = waiting.next(one.number)
+    if one.running is not None:
+        _say(one, one.running)
 
 
 def _say(one: _Process, word: Job | int) -> None:
@@ -162,8 +154,8 @@ def _say(one: _Process, word: Job | int) -> None:
 def _started(job: Job, processes: int) -> Iterator[list[_Process]]:
     running: list[_Process] = []
     try:
-        for _ in range(processes):
-            running.append(_start())  # one by one, so that an interruption leaves none behind
+        for number in range(processes):
+            running.append(_start(number))  # one by one, so that an interruption leaves none behind
         for one in running:
             _say(one, job)
         yield running
@@ -176,9 +168,7 @@ def _started(job: Job, processes: int) -> Iterator[list[_Process]]:
             one.child.end()
 
 
-def _start() -> _Process:
-    # The job is sent afterwards: what is given to a new process itself is written to a pipe whose other end this one
-    # holds too, so a process that dies meanwhile would be waited for.
+def _start(number: int) -> _Process:
     child = ChildProcess(work)
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
@@ -190,4 +180,4 @@ def _start() -> _Process:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-    return _Process(child)
+    return _Process(number, child)

@@ -15,6 +15,7 @@ from stream_calib.backtest.policies.run import run_policy
 from stream_calib.backtest.policies.run_folder import OutcomeFolder
 from stream_calib.backtest.policies.shared_fits import SharedFits
 from stream_calib.errors import StreamCalibError
+from stream_calib.garbage_collection import collect_seldom
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ def work(asked: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         job: Job = asked.recv()
+        collect_seldom()
         asked.send(Told(False, 0.0))
         shared = SharedFits(job.history)
         while True:

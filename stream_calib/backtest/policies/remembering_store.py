@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stream_calib.backtest.policies.encoded_parts import EncodedParts
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.model import Snapshot, sequence_of
 from stream_calib.snapshot.report import RefitReport
@@ -18,9 +19,17 @@ class RememberingStore(SnapshotStore):
     """Keeps the latest documents as objects. A version is a hash of its bytes, so none can change."""
 
     def __init__(
-        self, state: StateStore, key: ModelKey, generation: str, pane_ms: int, clock_ms: Callable[[], int]
+        self,
+        state: StateStore,
+        key: ModelKey,
+        generation: str,
+        pane_ms: int,
+        clock_ms: Callable[[], int],
+        parts: EncodedParts,
     ) -> None:
+        """`parts`: what was encoded already, of other policies too."""
         super().__init__(state, key, generation, pane_ms, clock_ms)
+        self._parts = parts
         self._known: dict[str, Snapshot] = {}
 
     def publish(self, candidate: Snapshot, report: RefitReport, token: str) -> str:
@@ -34,6 +43,9 @@ class RememberingStore(SnapshotStore):
         if version not in self._known:
             self._remember(version, super().document(version))
         return self._known[version]
+
+    def _encoded(self, document: Snapshot | RefitReport) -> bytes:
+        return self._parts.encode(document)
 
     def _remember(self, version: str, snapshot: Snapshot) -> None:
         while len(self._known) >= _SNAPSHOTS_KEPT:

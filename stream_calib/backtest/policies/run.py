@@ -7,23 +7,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_calib.alerts.model import Alert
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.outcome import AlarmFigures, PolicyOutcome
-from stream_calib.backtest.policies.run_columns import CellColumns
-from stream_calib.backtest.policies.run_figures import ServedColumns, auc_and_worst_group, day_figures, group_figures
+from stream_calib.backtest.policies.run_fared import Served, fared
+from stream_calib.backtest.policies.run_figures import Fared
 from stream_calib.backtest.policies.run_refits import refit_figures
 from stream_calib.backtest.policies.shared_fits import SharedFits
-from stream_calib.backtest.policies.stepping import Publication, Stepper
-from stream_calib.calibration.fit_input import CENTRE_SCORE
+from stream_calib.backtest.policies.stepping import Stepper
 from stream_calib.config import Config
-from stream_calib.refit.gate_evidence import JudgedMap
 from stream_calib.refit.groups import family_rules
 from stream_calib.refit.settings import DAY_MS, config_hash
-from stream_calib.snapshot.model import ResolvedSnapshot
-from stream_calib.snapshot.store import SnapshotStore
 from stream_calib.windows.state_store import StateStore
 
 WARM_UP_DAYS = 14
@@ -67,16 +62,15 @@ def run_policy(
         if (facts := stepper.psi_facts) is not None:
             psi[facts.newest - history.first_pane] = group.psi.psi_of_all(facts)
     on_progress(len(panes), len(panes))
-    columns = shared.columns(config)
-    raw = CENTRE_SCORE[columns.grid_bin]
-    published = stepper.publications(label_delay_panes)
-    served = served_columns(columns, raw, published, stepper.store, group.map_of, history.pane_ms, psi)
     first_day = history.first_pane * history.pane_ms // DAY_MS
     scored_from_day = first_day + warm_up_days
-    chosen = columns.of_panes(-(-scored_from_day * DAY_MS // history.pane_ms), history.last_pane + 1)
-    rules = family_rules(config)
-    auc, worst = auc_and_worst_group(columns, chosen, served.probability, rules)
-    raw_auc, raw_worst = auc_and_worst_group(columns, chosen, raw, rules)
+    served = [Served.of(publication, stepper.store) for publication in stepper.publications(label_delay_panes)]
+
+    def how_fared() -> Fared:
+        maps = [group.map_of(stepper.store.load(one.version)) for one in served]
+        return fared(shared.columns(config), served, maps, psi, family_rules(config), history, scored_from_day)
+
+    found = group.fared_of((scored_from_day, *(one.without_version() for one in served)), how_fared)
     return PolicyOutcome(
         policy=name,
         overrides=dict(overrides or {}),
@@ -84,55 +78,18 @@ def run_policy(
         history_sha256=history.content_sha256(),
         start=history.start,
         scored_from_day=scored_from_day,
-        days=day_figures(columns, raw, served, history.pane_ms),
-        groups=group_figures(columns, chosen, raw, served.probability, rules, history.pane_ms),
+        days=found.days,
+        groups=found.groups,
         alarms=alarm_figures(stepper.state),
-        refits=refit_figures(stepper.reports, stepper.store),
-        worst_group_error_percent=worst,
-        raw_worst_group_error_percent=raw_worst,
-        auc=auc,
-        raw_auc=raw_auc,
+        refits=refit_figures(stepper.reports, stepper.store, group.changes),
+        worst_group_error_percent=found.worst_group_error_percent,
+        raw_worst_group_error_percent=found.raw_worst_group_error_percent,
+        auc=found.auc,
+        raw_auc=found.raw_auc,
         tip=stepper.log().tip,
         outbox_sha256=_sha256(stepper.state.entries("outbox", 0)),
         cpu_seconds=time.process_time() - began,
     )
-
-
-def served_columns(
-    columns: CellColumns,
-    raw: NDArray[np.float64],
-    publications: Sequence[Publication],
-    store: SnapshotStore,
-    map_of: Callable[[ResolvedSnapshot], JudgedMap],
-    pane_ms: int,
-    psi: NDArray[np.float64],
-) -> ServedColumns:
-    """What the cells are served by the snapshots, each from its first pane to the next one's."""
-    probability, identity = raw.copy(), np.ones(len(raw), dtype=bool)
-    end = columns.first_pane + len(columns.scored)
-    age_ms = np.full(len(columns.scored), np.nan)
-    for i, publication in enumerate(publications):
-        first = publication.serves_from
-        until = min([end, *(later.serves_from for later in publications[i + 1 :])])
-        if first >= until:
-            continue
-        rows = columns.of_panes(first, until)
-        snapshot = store.load(publication.version)
-        probability[rows] = _at_centres(map_of(snapshot), columns, rows)
-        identity[rows] = False
-        last_pane = store.document(publication.version).last_pane
-        age_ms[first - columns.first_pane : until - columns.first_pane] = (
-            np.arange(first, until) - last_pane
-        ) * pane_ms
-    return ServedColumns(probability, identity, age_ms, psi)
-
-
-def _at_centres(judged_map: JudgedMap, columns: CellColumns, rows: slice) -> NDArray[np.float64]:
-    place, values = columns.signature[rows], columns.values
-    if judged_map.derived is not None:
-        place, extended = judged_map.derived.extend(place, values, columns.pane[rows])
-        return judged_map.served.at_centres(columns.grid_bin[rows], place, extended)
-    return judged_map.served.at_centres(columns.grid_bin[rows], place, values)
 
 
 def alarm_figures(state: StateStore) -> list[AlarmFigures]:

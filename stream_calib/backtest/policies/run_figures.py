@@ -34,6 +34,18 @@ class ServedColumns:
     """(p,) PSI of all scores of the window that ends with the pane; nan where none was reported."""
 
 
+@dataclass(frozen=True, slots=True)
+class Fared:
+    """As in PolicyOutcome."""
+
+    days: list[DayFigures]
+    groups: list[GroupFigures]
+    worst_group_error_percent: float
+    raw_worst_group_error_percent: float
+    auc: float
+    raw_auc: float
+
+
 def day_figures(
     columns: CellColumns, raw: NDArray[np.float64], served: ServedColumns, pane_ms: int
 ) -> list[DayFigures]:

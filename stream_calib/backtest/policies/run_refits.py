@@ -15,12 +15,15 @@ _MOST_MOVES = 3
 """Groups that a line names."""
 
 
-def refit_figures(reports: Sequence[RefitReport], store: SnapshotStore) -> list[RefitFigures]:
-    """Of every request, in order."""
-    return [_figures(report, store) for report in reports]
+def refit_figures(
+    reports: Sequence[RefitReport], store: SnapshotStore, said: dict[tuple[object, ...], str]
+) -> list[RefitFigures]:
+    """Of every request, in order. `said`: what was found to have changed between snapshots of the same fits; more is
+    put there."""
+    return [_figures(report, store, said) for report in reports]
 
 
-def _figures(report: RefitReport, store: SnapshotStore) -> RefitFigures:
+def _figures(report: RefitReport, store: SnapshotStore, said: dict[tuple[object, ...], str]) -> RefitFigures:
     gate, choices = report.gate, report.choices
     published = report.version if report.outcome == "published" else None
     snapshot = None if published is None else store.document(published)
@@ -35,8 +38,18 @@ def _figures(report: RefitReport, store: SnapshotStore) -> RefitFigures:
         gain_lower=None if gate is None else gate.gain_lower,
         level=None if snapshot is None else snapshot.level,
         rung=None if choices is None else choices.rung,
-        changed=report.detail if snapshot is None else changed(snapshot, store),
+        changed=report.detail if snapshot is None else _changed_once(snapshot, store, said),
     )
+
+
+def _changed_once(snapshot: Snapshot, store: SnapshotStore, said: dict[tuple[object, ...], str]) -> str:
+    """As `changed`, by what tells maps of the same fits apart."""
+    before = None if snapshot.parent is None else store.load(snapshot.parent)
+    map_before = None if before is None else (before.structure.last_pane, before.level)
+    key = snapshot.kind, snapshot.last_pane, snapshot.level, map_before
+    if key not in said:
+        said[key] = changed(snapshot, store)
+    return said[key]
 
 
 def changed(snapshot: Snapshot, store: SnapshotStore) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from stream_calib.backtest.policies.label_paths import Current, LabelWalk, Shown, with_versions
 from stream_calib.backtest.policies.shared_fits_group import FitGroup
 from stream_calib.backtest.policies.shared_fits_psi import SharedPsiWindow
+from stream_calib.backtest.policies.shared_watch import SharedWatch
 from stream_calib.config import Config
 from stream_calib.drift.psi import PsiReference
 from stream_calib.drift.step import DetectorState, PaneCounts, StepResult, conclude
@@ -77,5 +78,5 @@ class SharedDecider(Decider):
         return self._references[version]
 
     def _shown(self, pane: int, current: Current) -> Shown:
-        watch = self._group.watch_of(lambda: self._load_snapshot(self._versions[current.name]), current)
-        return watch.shown(pane, self._group.panes.matured(pane))
+        watch = SharedWatch(self._group, lambda: self._load_snapshot(self._versions[current.name]), current)
+        return watch.shown(pane)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.policies.encoded_parts import EncodedParts
 from stream_calib.backtest.policies.run_columns import CellColumns, cell_columns
 from stream_calib.backtest.policies.shared_fits_group import FitGroup, ForwardDays
 from stream_calib.backtest.policies.shared_fits_panes import SharedPanes
@@ -36,7 +37,22 @@ _NOT_OF_FITS: dict[str, tuple[str, ...]] = {
     "drift": ("psi_threshold", "false_alarm_days"),
 }
 """Settings of gate, triggers and cadence: what is fitted to the same panes does not depend on them."""
-
+_OF_PATHS = (
+    ("refit", "max_age_ms"),
+    ("refit", "level_cadence_ms"),
+    ("refit", "triggers"),
+    ("drift", "false_alarm_days"),
+    ("refit", "gate_window_ms"),
+    ("refit", "gate_margin"),
+    ("refit", "max_auc_drop"),
+    ("refit", "gate_min_rows"),
+    ("refit", "min_new_labels"),
+    ("refit", "cooldown_ms"),
+    ("drift", "psi_threshold"),
+)
+"""The same settings, those first that part policies soonest: in what they fit, publish, and judge outcomes by."""
+CHEAP_FROM = 1 + _OF_PATHS.index(("refit", "cooldown_ms"))
+"""Policies that have the fit key and all before this place in the path key in common publish the same, as a rule."""
 
 _NOT_OF_FORWARD: dict[str, tuple[str, ...]] = {"calibration": ("delta", "kappa", "level_prior")}
 """What more the forward evidence does not depend on, beside all of [drift]."""
@@ -46,6 +62,13 @@ def fit_key(config: Config) -> str:
     """Equal for configurations that fit the same candidate to the same panes. Whatever is not known to be of gate,
     triggers or cadence counts as part of the fit."""
     return sha256_hex(canonical_json(_of_fits(config)))
+
+
+def path_key(config: Config) -> tuple[str, ...]:
+    """Of configurations with one fit key: the more leading values two of these have in common, the longer they may be
+    expected to publish the same at the same panes."""
+    document = config.model_dump(mode="json")
+    return tuple(canonical_json(document[section][name]).decode() for section, name in _OF_PATHS)
 
 
 def _forward_key(config: Config) -> str:
@@ -77,6 +100,7 @@ class SharedFits:
     def __init__(self, history: CellHistory) -> None:
         self.history = history
         self.panes = SharedPanes(history)
+        self.parts = EncodedParts()
         self._columns: dict[RowWeights, CellColumns] = {}
         self._forwards: dict[str, ForwardDays] = {}
         self._groups: OrderedDict[str, FitGroup] = OrderedDict()

@@ -6,17 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-import numpy as np
-
-from stream_calib.backtest.policies.label_paths import Current, LabelPaths
+from stream_calib.backtest.policies.label_paths import LabelPaths, Shown
+from stream_calib.backtest.policies.run_figures import Fared
 from stream_calib.backtest.policies.shared_fits_panes import SharedPanes
 from stream_calib.backtest.policies.shared_fits_psi import PsiSeen
 from stream_calib.calibration.maps.served_map import ServedMap
 from stream_calib.config import Config
-from stream_calib.drift.cell_history import pane_measures
-from stream_calib.drift.outcome_step import PaneOutcomes
 from stream_calib.drift.psi import PsiReference
-from stream_calib.drift.residual import ResidualSums
 from stream_calib.drift.step import PaneCounts
 from stream_calib.errors import FitError
 from stream_calib.refit.candidate import Candidate, make_candidate
@@ -37,15 +33,12 @@ from stream_calib.refit.source import RefitSource
 from stream_calib.snapshot.decision_log import Request
 from stream_calib.snapshot.model import ReferenceDocument, ResolvedSnapshot, psi_reference
 from stream_calib.snapshot.report_documents import RoleRows
-from stream_calib.windows.cells import MaturedCells
 
 MapKey: TypeAlias = tuple[int, float]
 """Last pane that the structure was made from, and level: of the same fits, a map is known by these."""
-_Shown: TypeAlias = tuple[PaneOutcomes | None, PaneOutcomes | None]
-_LET_GO = ResidualSums(np.empty(0, np.intp), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
-"""In place of sums of which evidence and measures were made: they would be most of what is kept."""
-_PANES_SHOWN = 40_000
-"""Panes of which is kept what the detectors of a map were shown, some 20 kB each."""
+
+_FARED_KEPT = 30
+"""A megabyte or two each, of a year."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,7 +102,10 @@ class FitGroup:
     counted: dict[int, tuple[PaneCounts, Mapping[str, int]]] = field(default_factory=dict)
     """Pane -> sums over its cells, and its winners with values that are not counted apart."""
     watches: dict[MapKey, OutcomeWatch] = field(default_factory=dict)
-    shown: dict[tuple[MapKey, int], _Shown] = field(default_factory=dict)
+    shown: dict[tuple[MapKey, int], Shown] = field(default_factory=dict)
+    fared: dict[tuple[object, ...], Fared] = field(default_factory=dict)
+    changes: dict[tuple[object, ...], str] = field(default_factory=dict)
+    """What is said of publications; see `run_refits`."""
 
     def map_of(self, snapshot: ResolvedSnapshot) -> JudgedMap:
         """What it serves."""
@@ -125,47 +121,13 @@ class FitGroup:
             self.psi_references[pane] = psi_reference(snapshot.structure)
         return self.psi_references[pane]
 
-    def watch_of(self, snapshot: Callable[[], ResolvedSnapshot], current: Current) -> SharedWatch:
-        """What its detectors are shown."""
-        return SharedWatch(self, snapshot, current)
-
-
-class SharedWatch:
-    """An OutcomeWatch that looks at each pane once for all versions that serve the same; they are called as `Current`
-    says."""
-
-    def __init__(self, group: FitGroup, snapshot: Callable[[], ResolvedSnapshot], current: Current) -> None:
-        """`snapshot`: asked for where nobody has been before."""
-        self.version = current.name
-        self._group, self._snapshot = group, snapshot
-        self._key: MapKey = current.structure_pane, current.level
-
-    def shown(self, pane: int, cells: MaturedCells) -> _Shown:
-        known = self._group.shown
-        if (self._key, pane) not in known:
-            if len(known) >= _PANES_SHOWN:
-                del known[next(iter(known))]
-            outcomes, scores = self._watch().shown(pane, cells)
-            known[self._key, pane] = _with_evidence(outcomes), _with_evidence(scores)
-        outcomes, scores = known[self._key, pane]
-        return self._own(outcomes), self._own(scores)
-
-    def _watch(self) -> OutcomeWatch:
-        watches = self._group.watches
-        if self._key not in watches:
-            watches[self._key] = OutcomeWatch(self._snapshot(), self._group.weights, self._group.panes.signatures)
-        return watches[self._key]
-
-    def _own(self, shown: PaneOutcomes | None) -> PaneOutcomes | None:
-        return None if shown is None else replace(shown, version=self.version)
-
-
-def _with_evidence(shown: PaneOutcomes | None) -> PaneOutcomes | None:
-    """With what every policy would make of it."""
-    if shown is None:
-        return None
-    measures = pane_measures(shown.watched, shown.sums)
-    return replace(shown, sums=_LET_GO, known_evidence=shown.evidence, known_measures=measures)
+    def fared_of(self, served: tuple[object, ...], make: Callable[[], Fared]) -> Fared:
+        """How what was served fared, all of it by names that policies of the same fits have in common."""
+        if served not in self.fared:
+            if len(self.fared) >= _FARED_KEPT:
+                del self.fared[next(iter(self.fared))]
+            self.fared[served] = make()
+        return self.fared[served]
 
 
 def _none() -> FitCells:

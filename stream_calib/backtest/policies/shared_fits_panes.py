@@ -6,8 +6,12 @@ from collections.abc import Iterable, Mapping
 
 from stream_calib.backtest.history import CellHistory
 from stream_calib.calibration.groups import Signature
+from stream_calib.refit.pane_totals import PaneTotals
 from stream_calib.windows.cells import MaturedCells, ScoredCells
 from stream_calib.windows.pane_record import chained
+
+_SUMMED_TOGETHER = 8
+"""Panes. More take less time each, but what is served changes before some of them are asked for."""
 
 
 class SharedPanes:
@@ -18,6 +22,7 @@ class SharedPanes:
         self.history, self._keeps = history, keeps
         self._scored: dict[int, ScoredCells] = {}
         self._matured: dict[int, MaturedCells] = {}
+        self._totals: dict[int, PaneTotals] = {}
         self._chains: list[str] = []
         self._rows: dict[int, int] = {}
 
@@ -43,6 +48,16 @@ class SharedPanes:
             if self._keeps:
                 self._matured[pane] = cells
         return cells
+
+    def totals(self, pane: int) -> PaneTotals:
+        """Of this pane and the next ones, as many as are summed together; all those whose labels are final. Raises
+        StateError as `matured`."""
+        number = pane // _SUMMED_TOGETHER
+        if number not in self._totals:
+            first = max(number * _SUMMED_TOGETHER, self.history.first_pane)
+            end = max(min((number + 1) * _SUMMED_TOGETHER, self.history.last_matured + 1), pane + 1)
+            self._totals[number] = PaneTotals.of(first, [self.matured(p) for p in range(first, end)])
+        return self._totals[number].since(pane)
 
     def chain(self, pane: int) -> str:
         """Hash of the matured blobs up to the pane, whose labels are final."""

@@ -1,4 +1,4 @@
-"""The PSI window of policies that share references: each sum and each look is made once."""
+"""The PSI window of policies that share references: each sum is made once, and so are its figures."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from stream_calib.backtest.policies.shared_fits_panes import SharedPanes
 from stream_calib.config import Config
-from stream_calib.drift.psi import PsiLook, PsiReference, look, psi_of, shares
+from stream_calib.drift.psi import PsiFigures, PsiLook, PsiReference, looked_at, psi_figures, psi_of, shares
 from stream_calib.drift.psi_alert import PsiFacts, PsiState, PsiStep, psi_step
 from stream_calib.drift.psi_window import PsiWindow
 from stream_calib.refit.decider import psi_window
 
 _MOST_KEPT = 40_000
-"""Sums of windows, and looks, some kilobytes each."""
+"""Sums of windows, and their figures, some kilobytes each."""
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -27,7 +27,7 @@ class PsiSeen:
     """By reference (`id`; whoever fills this keeps the references) and last pane of the window."""
 
     counts: dict[tuple[int, int], NDArray[np.int64]] = field(default_factory=dict)
-    looks: dict[tuple[int, int, float, float], PsiLook] = field(default_factory=dict)
+    figures: dict[tuple[int, int], PsiFigures] = field(default_factory=dict)
     steps: dict[tuple[int, int, PsiState, float, float], PsiStep] = field(default_factory=dict)
     """Further by what was in alarm before, threshold and budget."""
     of_all: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -116,12 +116,12 @@ class SharedPsiWindow(PsiWindow):
         return counts
 
     def _look(self, reference: PsiReference, counts: NDArray[np.int64], threshold: float, tail: float) -> PsiLook:
-        key = id(reference), self._pushed[-1], threshold, tail
-        known = self._seen.looks
+        key = id(reference), self._pushed[-1]
+        known = self._seen.figures
         if key not in known:
             make_room(known)
-            known[key] = look(reference, counts, threshold, tail)
-        return known[key]
+            known[key] = psi_figures(reference, counts)
+        return looked_at(known[key], threshold, tail)
 
 
 def psi_of_all(facts: PsiFacts) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.policies.encoded_parts import EncodedParts
 from stream_calib.backtest.policies.remembering_store import RememberingStore
 from stream_calib.backtest.policies.shared_decider import SharedDecider
 from stream_calib.backtest.policies.shared_fits import SharedFits
@@ -64,7 +65,10 @@ class Stepper:
                 " (windows.pane): cells cannot be cut anew, replay the events"
             )
         self.state = history.state()
-        self.store = RememberingStore(self.state, history.key, history.generation, self._pane_ms, self._event_time)
+        parts = EncodedParts() if shared is None else shared.parts
+        self.store = RememberingStore(
+            self.state, history.key, history.generation, self._pane_ms, self._event_time, parts
+        )
         token = self.state.acquire_lease(REFIT_LEASE, _OWNER, _FOR_EVER_MS)
         assert token is not None  # the state is new, nobody else holds it
         self._token = token

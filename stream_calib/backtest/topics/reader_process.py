@@ -42,13 +42,17 @@ def ask(asked: Connection, place: int) -> None:
     asked.send_bytes(_PLACE.pack(place))
 
 
-def work(job: ReadingJob, asked: Connection) -> None:
-    """Reads until the other side is gone. What fails is the last thing to be told."""
+def work(asked: Connection) -> None:
+    """Takes a ReadingJob and reads until the other side is gone. What fails is the last thing to be told."""
     # An interruption is the caller's, who ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What a client warns of comes to the caller as an error, if it comes to that.
     logging.disable(logging.WARNING)
     collect_seldom()
+    try:
+        job: ReadingJob = asked.recv()
+    except (EOFError, OSError):
+        return
     wanted: SimpleQueue[int] = SimpleQueue()
     for _ in range(AHEAD):
         for place in job.plans:
@@ -62,13 +66,19 @@ def work(job: ReadingJob, asked: Connection) -> None:
             while True:
                 place = wanted.get()
                 if readings[place].unread:
-                    asked.send_bytes(pack_batch(place, readings[place].next()))
-    except (BrokenPipeError, ConnectionResetError):
-        return
+                    _say(asked, pack_batch(place, readings[place].next()))
     except StreamCalibError as error:
-        asked.send_bytes(pack_error(type(error).__name__, str(error)))
-    except Exception:
-        asked.send_bytes(pack_error("", traceback.format_exc()))
+        _say(asked, pack_error(type(error).__name__, str(error)))
+    except Exception:  # a fault of the program, told in full
+        _say(asked, pack_error("", traceback.format_exc()))
+
+
+def _say(asked: Connection, packed: bytes) -> None:
+    """Ends the process where the other side is gone."""
+    try:
+        asked.send_bytes(packed)
+    except (BrokenPipeError, ConnectionResetError):
+        os._exit(0)
 
 
 def _listen(asked: Connection, wanted: SimpleQueue[int]) -> None:

@@ -52,9 +52,11 @@ class ReaderProcesses(Readings):
         self._reader_of: dict[int, _Reader] = {}
         try:
             for own in _shares(plans, processes):
-                reader = _Reader(ReadingJob(opener, config, key, own))
+                reader = _Reader(own)
                 self._readers.append(reader)
                 self._reader_of.update(dict.fromkeys(own, reader))
+            for reader in self._readers:
+                reader.begin(ReadingJob(opener, config, key, reader.plans))
         except BaseException:
             self.close()
             raise
@@ -73,18 +75,22 @@ class ReaderProcesses(Readings):
 class _Reader:
     """One process, and what has come from it."""
 
-    def __init__(self, job: ReadingJob) -> None:
-        self._sources = {place: str(plan.source) for place, plan in job.plans.items()}
-        self._come: dict[int, SimpleQueue[bytes | None]] = {place: SimpleQueue() for place in job.plans}
+    def __init__(self, plans: Mapping[int, PartitionPlan]) -> None:
+        self.plans = plans
+        self._come: dict[int, SimpleQueue[bytes | None]] = {place: SimpleQueue() for place in plans}
         self._told: bytes | None = None
         """What the process has told of its failure."""
         self._broken: Exception | None = None
         """Why what comes could not be taken."""
-        self._process = ChildProcess(work, job)
+        self._process = ChildProcess(work)
         # Before the process, which would be left behind where no thread can be had.
         self._listener = Thread(target=self._listen, daemon=True)
         self._listener.start()
         self._process.start()
+
+    def begin(self, job: ReadingJob) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # it has died: who asks for a batch is told
+            self._process.pipe.send(job)
 
     def next(self, place: int) -> ReadBatch:
         """Waits for the plan's next batch. Raises what its process has failed of, each time it is asked."""
@@ -92,7 +98,7 @@ class _Reader:
         packed = come.get()
         if packed is None:
             come.put(None)
-            raise self._failure(self._sources[place])
+            raise self._failure(str(self.plans[place].source))
         with suppress(OSError):  # it has ended: the batch behind the last one that came says why
             ask(self._process.pipe, place)
         return unpack_batch(packed)

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_calib.backtest.history import CellHistory
-from stream_calib.backtest.policies import label_paths
+from stream_calib.backtest.policies import label_paths, run_fared
 from stream_calib.backtest.policies.policy import Policy, make_policy
+from stream_calib.backtest.policies.run import run_policy
+from stream_calib.backtest.policies.run_figures import day_figures
 from stream_calib.backtest.policies.shared_fits import SharedFits, fit_key
 from stream_calib.backtest.policies.stepping import Stepper
 from stream_calib.config import Config
@@ -135,3 +138,30 @@ def test_a_path_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for policy in policies([{}, {"drift.psi_threshold": 0.3}, {"refit.min_new_labels": 100_000}]):
         stepped(policy.config, shared, SHORT)
     assert len(judged) == len(set(judged))
+
+
+def test_outcomes_are_those_without_others_and_figures_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        made.append(1)
+        return day_figures(*given)
+
+    monkeypatch.setattr(run_fared, "day_figures", counted)
+    shared = SharedFits(SHORT)
+    chosen: list[dict[str, Any]] = [
+        {},
+        {"drift.psi_threshold": 0.3},
+        {"refit.gate_margin": 5.0, "refit.max_age": "18h"},
+    ]
+    tried = [(one.config, delay) for one in policies(chosen) for delay in (0, 5)]
+
+    def outcome(configuration: Config, delay: int, with_others: SharedFits | None) -> Any:
+        found = run_policy(
+            SHORT, configuration, name="tried", warm_up_days=1, label_delay_panes=delay, shared=with_others
+        )
+        return msgspec.structs.replace(found, cpu_seconds=0.0)
+
+    together = [outcome(configuration, delay, shared) for configuration, delay in tried]
+    assert len(made) == 4
+    assert together == [outcome(configuration, delay, None) for configuration, delay in tried]
