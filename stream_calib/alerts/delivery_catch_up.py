@@ -21,7 +21,8 @@ class CaughtUp(NamedTuple):
 
 def caught_up(record: HookRecord, events: Iterable[Alert], tells: Callable[[Alert], bool]) -> CaughtUp:
     """The last event of each alert that the hook would else hold to be over while it is open, or to be open while it is
-    over. Where it is not known what it was told of, that is all of what it may have been told of.
+    over. Where it is not known what it is owed, it may not know of the last event of any that is open; where it is not
+    known what it was told of, it may hold all to be open that it may have been told of.
 
     `events`: see outbox.kept. `tells`: see Ledger.
     """
@@ -32,13 +33,14 @@ def caught_up(record: HookRecord, events: Iterable[Alert], tells: Callable[[Aler
         last[alert.dedup_key] = alert
         if tells(alert):
             heard.add(alert.dedup_key)
-    holds = dict.fromkeys(record.told, True) | {o.alert.dedup_key: o.alert.state != "close" for o in record.owed}
+    ends = {o.alert.dedup_key: o.alert.state != "close" for o in record.owed}
+    holds = dict.fromkeys(record.told, True) | ends
     told = record.told if record.is_told_known else dict.fromkeys([*heard, *holds], 0)
     missed = []
     for key, alert in last.items():
         is_open = alert.state != "close"
         may_hold = holds.get(key, not record.is_told_known and key in heard)
-        may_lack = not holds.get(key, False)
+        may_lack = not (holds.get(key, False) and (record.is_owed_known or key in ends))
         if (is_open and may_lack and tells(alert)) or (not is_open and may_hold):
             missed.append(alert)
     return CaughtUp(missed, told)

@@ -150,7 +150,7 @@ class Ledger:
         another process was first, and so it must not be told now."""
         told = {owed.alert.dedup_key: 0 for owed in events if owed.alert.state != "close"} | self.told
         if told == self.told:
-            return True
+            return self._field is not None
         fault_points.before("hooks.tell")
         written = self._write(self.position, self.owed, told)
         fault_points.after("hooks.tell")
@@ -184,6 +184,8 @@ class Ledger:
 
     def rejected(self, events: Collection[Owed], detail: str, now_ms: int) -> None:
         """The receiver will never take them, so it does not know of what opened with them."""
+        ours = {o.key for o in self.owed}
+        events = [o for o in events if o.key in ours]
         unknown = {o.alert.dedup_key for o in events if o.alert.state != "update"}
         told = {key: time_ms for key, time_ms in self.told.items() if key not in unknown}
         records = self._records(events, "rejected", detail, now_ms)
@@ -201,11 +203,14 @@ class Ledger:
     def owe_again(
         self, alerts: Sequence[Alert], now_ms: int, expect: Mapping[str, str | None], marks: Mapping[str, str]
     ) -> bool:
-        """Owes it these before all others; an end among them is told through silences too, as the hook may know of what
-        opened before it. `expect`: of the outbox's fields; `marks`: fields to be set in the same commit. False
-        where another process was first."""
-        again = [Owed(_NO_ENTRY, alert, now_ms) for alert in alerts]
-        owed, given_up = bounded([*again, *self.owed])
+        """Owes it these before all others, in place of what it is owed of the same alerts: a message on its way that
+        has come takes none of them off. An end among them is told through silences too, as the hook may know of what
+        opened before it. `expect`: of the outbox's fields; `marks`: fields to be set in the same commit. False where
+        another process was first."""
+        keys = {alert.dedup_key for alert in alerts}
+        number = min((one.number for one in self.owed), default=0)
+        again = [Owed(min(number, 0) - 1, alert, now_ms) for alert in alerts]
+        owed, given_up = bounded([*again, *(one for one in self.owed if one.alert.dedup_key not in keys)])
         lost = self._records(given_up, "too_many", f"more than {MOST_OWED} were waiting", now_ms)
         told = {alert.dedup_key: 0 for alert in alerts if alert.state == "close"} | self.told
         return self._write(self.position, owed, told, lost, expect, marks)

@@ -26,7 +26,7 @@ class Owed:
     """An event that the hook is to be told of."""
 
     number: int
-    """Of the entry in the outbox; -1: the alert was open when the hook was new, or it is owed again."""
+    """Of the entry in the outbox; below 0: it was missed when the hook began, or it is owed again."""
     alert: Alert
     taken_ms: int
     """Wall time at which it was taken over."""
@@ -61,6 +61,8 @@ class HookRecord(NamedTuple):
     """Oldest first."""
     told: dict[str, int]
     """See Ledger.told."""
+    is_owed_known: bool
+    """Whether `owed` has all of its events."""
     is_told_known: bool
     """Whether `told` has all of its alerts."""
     is_whole: bool
@@ -139,21 +141,23 @@ def encoded(owed: Sequence[Owed], told: Mapping[str, int]) -> bytes:
 def decoded(blob: bytes | None) -> HookRecord:
     """What the record's bytes hold, item by item: each that cannot be read is refused alone."""
     if blob is None:
-        return HookRecord([], {}, True, True)
+        return HookRecord([], {}, True, True, True)
     members = read_or_refuse("hook", blob, _OBJECT.decode)
     if members is None:
-        return HookRecord([], {}, False, False)
+        return HookRecord([], {}, False, False, False)
     rows = read_or_refuse("hook", bytes(members.pop("owed", _ABSENT)), _LIST.decode)
     times = read_or_refuse("hook", bytes(members.pop("told", _ABSENT)), _OBJECT.decode)
     for name, raw in members.items():
         refuse("hook", f"{name}: {bytes(raw)!r}", "this version does not know what that says")
     owed = [read_or_refuse("hook", bytes(raw), _owed) for raw in rows or ()]
     told = {key: read_or_refuse("hook", bytes(raw), _TIME.decode) for key, raw in (times or {}).items()}
+    is_owed_known, is_told_known = rows is not None and None not in owed, times is not None
     return HookRecord(
         [one for one in owed if one is not None],
         {key: time_ms or 0 for key, time_ms in told.items()},
-        times is not None,
-        not (rows is None or times is None or members or None in owed or None in told.values()),
+        is_owed_known,
+        is_told_known,
+        is_owed_known and is_told_known and None not in told.values() and not members,
     )
 
 

@@ -52,7 +52,8 @@ def redeliver(store: StateStore, hook: str, tells: Callable[[Alert], bool], now_
         comes = [alert for alert in alerts_of(store.entries(LIST, ledger.position)) if alert is not None]
         again, over = _again(lost, owed, kept(store, ledger.position), comes)
         if ledger.owe_again(again, now_ms, {marker: fields[marker]}, {marker: str(end)}):
-            return Redelivered(len(again), over)
+            waited = {alert.id for alert in owed}
+            return Redelivered(sum(alert.id not in waited for alert in again), over)
     raise StateError(f"the record of the hook {hook} could not be changed in {_ATTEMPTS} attempts; is it very busy?")
 
 
@@ -65,14 +66,17 @@ def _again(
     for alert in lost:
         by_alert.setdefault(alert.dedup_key, {})[alert.id] = alert
     last = {alert.dedup_key: alert for alert in before}
-    ends_otherwise = {alert.dedup_key for alert in (*owed, *comes)}
-    is_owed = {alert.id for alert in owed}
+    come = {alert.dedup_key for alert in comes}
     again: list[Alert] = []
     over = 0
     for key, events in by_alert.items():
+        waits = {alert.id: alert for alert in owed if alert.dedup_key == key}
         newest = last.get(key, list(events.values())[-1])
-        if key in ends_otherwise:
-            again += [alert for alert in events.values() if alert.id not in is_owed]
+        if waits:
+            lacks = [alert for alert in events.values() if alert.id not in waits]
+            again += [*lacks, *waits.values()] if lacks else []
+        elif key in come:
+            again += events.values()
         elif key in last or newest.state == "close":
             again += [*(alert for alert in events.values() if alert.id != newest.id), newest]
         else:

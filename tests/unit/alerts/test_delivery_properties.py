@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from hypothesis import example, given, settings
@@ -11,6 +12,9 @@ from stream_calib.alerts.delivery_record import given_up_of, owed_of
 from stream_calib.alerts.hooks.port import Delivery, Message
 from stream_calib.alerts.model import Alert, AlertState
 from stream_calib.alerts.outbox import open_alerts
+from stream_calib.alerts.redelivery import redeliver
+from stream_calib.windows.memory_state import MemoryState
+from stream_calib.windows.state_store import Commit
 from tests.unit.alerts.receivers import BUSY, DELIVERED, HOUR_MS, KEY, MINUTE_MS, REFUSED, Told, event
 
 NIGHT = {"start": "14:00", "end": "18:00"}
@@ -56,6 +60,16 @@ _STEPS = st.lists(
 )
 
 
+def _play_one(told: Told, incidents: Incidents, what: str, given_: object) -> None:
+    if what == "time":
+        told.after(int(str(given_)))
+    elif what == "silence":
+        told.silences.add(None, "psi", told.now_ms + int(str(given_)), "ann", "x", told.now_ms)
+    else:
+        assert isinstance(given_, Delivery)
+        incidents.answers.append(given_)
+
+
 def _play(told: Told, incidents: Incidents, steps: Sequence[tuple[object, ...]]) -> list[Alert]:
     """The events that there were."""
     opened: set[str] = set()
@@ -65,16 +79,11 @@ def _play(told: Told, incidents: Incidents, steps: Sequence[tuple[object, ...]])
             raised.append(_next(opened, str(given_[0]), len(raised), bool(given_[1])))
             told.append(raised[-1])
             told.step()
-        elif what == "time":
-            told.after(int(str(given_[0])))
         elif what == "crash":
             told.close()
             told.start()
-        elif what == "silence":
-            told.silences.add(None, "psi", told.now_ms + int(str(given_[0])), "ann", "x", told.now_ms)
         else:
-            assert isinstance(given_[0], Delivery)
-            incidents.answers.append(given_[0])
+            _play_one(told, incidents, str(what), given_[0])
     for _ in range(20):  # the quiet hours, and an attempt an hour for each failure
         told.after(HOUR_MS)
     return raised
@@ -113,3 +122,67 @@ def test_a_receiver_ends_up_with_what_is_open(steps: Sequence[tuple[object, ...]
         assert mine == sorted(mine)
     if not any(what == "silence" for what, *_ in steps):
         assert sorted(places) == list(range(len(raised)))
+
+
+_DAMAGE = st.one_of(
+    st.tuples(st.just("event"), st.sampled_from(SUBJECTS), st.booleans()),
+    st.tuples(st.just("time"), st.sampled_from([1_000, MINUTE_MS, HOUR_MS])),
+    st.tuples(st.just("silence"), st.sampled_from([MINUTE_MS, HOUR_MS])),
+    st.tuples(st.just("fail"), st.sampled_from([BUSY, REFUSED])),
+    st.tuples(st.just("topic")),
+    st.tuples(st.just("damage"), st.sampled_from(["field", "blob", "told", "owed"])),
+    st.tuples(st.just("damage"), st.integers(0, 3)),
+    st.tuples(st.just("redeliver")),
+)
+
+
+def _damages(store: MemoryState, what: object) -> None:
+    """The hook's position, its record, a part of that, or one event of it."""
+    (blob,) = store.blobs(["hook:a"])
+    if what == "field":
+        store.commit(Commit(fields={"hook:a": "?"}))
+    if blob is None or what == "field":
+        return
+    document = json.loads(blob)
+    if isinstance(what, int):
+        document["owed"][what : what + 1] = ["?"]
+    elif what != "blob":
+        document[str(what)] = "?"
+    store.commit(Commit(blobs={"hook:a": b"?" if what == "blob" else json.dumps(document).encode()}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(_DAMAGE, max_size=14))
+def test_it_ends_up_with_that_when_all_is_told_again_though_records_were_damaged(
+    steps: Sequence[tuple[object, ...]],
+) -> None:
+    told, incidents = Told(), Incidents()
+    told.receivers["a"].answer = incidents
+    store = told.stores[KEY]
+    opened: set[str] = set()
+    try:
+        for number, (what, *given_) in enumerate(steps):
+            if what == "topic":
+                told.sent_to_topic()
+            elif what == "redeliver":
+                redeliver(store, "a", lambda alert: True, told.now_ms)
+            elif what == "damage":
+                _damages(store, given_[0])
+                told.close()
+                told.start()
+                told.step()
+            elif what == "event":
+                told.append(_next(opened, str(given_[0]), number, bool(given_[1])))
+                told.step()
+            else:
+                _play_one(told, incidents, str(what), given_[0])
+        told.after(2 * HOUR_MS)  # the silences end, and it is tried again
+        incidents.answers.clear()
+        told.after(2 * HOUR_MS)
+        redeliver(store, "a", lambda alert: True, told.now_ms)
+        told.after(HOUR_MS)
+    finally:
+        told.close()
+    assert incidents.open == set(open_alerts(store))
+    assert owed_of(store, "a") == []
+    assert given_up_of(store)[1] == []

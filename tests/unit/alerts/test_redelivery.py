@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from stream_calib.alerts.delivery_record import GIVEN_UP, GivenUp, given_up_of, owed_of
-from stream_calib.alerts.hooks.port import Message
+from stream_calib.alerts.hooks.port import Delivery, Message
 from stream_calib.alerts.model import Alert
 from stream_calib.alerts.redelivery import Redelivered, redeliver
 from stream_calib.windows.memory_state import MemoryState
@@ -194,6 +194,24 @@ def test_the_role_that_delivers_meanwhile_takes_nothing_back(told: Told) -> None
     told.settle()
     assert {"psi open", "label_outage open"} <= set(a.events)
     assert owed_of(told.stores[KEY], "a") == []
+
+
+@pytest.mark.parametrize("answer", [DELIVERED, REFUSED])
+def test_an_end_that_is_on_its_way_is_told_again_behind_the_opening(told: Told, answer: Delivery) -> None:
+    refuses(told, event("open"))
+    a = told.receivers["a"]
+    a.answer, a.got = (lambda _: answer), list[Message]()
+    a.hangs.set()
+    told.append(event("close", number=1))
+    told.step()
+    assert redeliver(told.stores[KEY], "a", lambda alert: True, told.now_ms) == (1, 0)
+    told.step()
+    a.hangs.clear()
+    a.goes_on.set()
+    told.settle()
+    assert a.told == [["psi close"], ["psi open", "psi close"]]
+    given_up = [record.alert["state"] for record in given_up_of(told.stores[KEY])[1]]
+    assert given_up == ([] if answer is DELIVERED else ["open", "close"])
 
 
 def test_of_a_store_that_has_nothing_it_changes_nothing() -> None:
