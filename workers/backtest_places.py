@@ -18,6 +18,8 @@ class Place(NamedTuple):
     option: str
     path: Path
     is_folder: bool = False
+    is_replaced: bool = False
+    """The file is written beside the one that may be there, and takes its place."""
 
     def __str__(self) -> str:
         return f"{self.option} {self.path}"
@@ -58,10 +60,14 @@ def _check(place: Place) -> None:
     if not place.is_folder:
         if path.is_dir():
             raise BacktestError(f"{place}: is a folder; name a file")
+        if path.is_symlink() and not path.exists():
+            raise BacktestError(f"{place}: is a link to {path.readlink()}, which is not there; name a file")
         if path.is_file():
             path.open("ab").close()
-        if path.exists():  # a device, or a pipe, is opened once only
+        if path.exists() and not place.is_replaced:  # a device, or a pipe, is opened once only
             return
+        if path.exists() and not path.is_file():
+            raise BacktestError(f"{place}: is no file; name one")
         folder = path.parent
     there = next(each for each in (folder, *folder.resolve().parents) if each.exists())
     if not there.is_dir():

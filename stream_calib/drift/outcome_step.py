@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.drift.alert_changes import AlertChange
+from stream_calib.drift.alert_changes import WAS_SERVED, WHAT_IS_SERVED, AlertChange
 from stream_calib.drift.cell_alarms import AlarmedCell, CellAlarms, cell_alarms
 from stream_calib.drift.cell_history import EVERYTHING, CellHistory, advance_history
 from stream_calib.drift.diagnosis import CommonShift, most_uneven
@@ -121,7 +121,7 @@ def _change(kind: Literal["residual", "residual_page"], before: OpenCells, found
     if after.since_pane is None:
         if before.since_pane is None:
             return None
-        text = "outcomes are again what is served, in every cell that was in alarm"
+        text = f"outcomes are again {WHAT_IS_SERVED}, in every cell that was in alarm"
         return AlertChange(kind, "close", before.since_pane, text)
     if not found.news:
         return None
@@ -164,7 +164,7 @@ def _said(first: AlarmedCell, shift: CommonShift) -> str:
     sums, name = first.view.own, first.alarm.name
     n = int(sums.labelled[0])
     outcome, served = int(sums.positives[0]) / n, float(sums.expected[0]) / n
-    what = f"outcomes of {name}: {outcome:.3f} where {served:.3f} was served, in {n} labelled events"
+    what = f"outcomes of {name}: {outcome:.3f} where {served:.3f} {WAS_SERVED}, in {n} labelled events"
     if shift.kind == "prior_shift":
         return f"{what}; all moved by one shift of {shift.shift:+.2f} in log-odds: the base rate changed"
     if shift.kind == "concept_drift":

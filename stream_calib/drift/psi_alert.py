@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.drift.alert_changes import AlertChange
+from stream_calib.drift.alert_changes import WHAT_IS_SERVED, AlertChange
 from stream_calib.drift.psi import KNOWN, PsiLook, PsiReference, look
 
 
@@ -83,9 +83,9 @@ def psi_diagnosed(state: PsiState, pane: int, outcomes_open: bool | None) -> Ale
         return None
     groups = ", ".join(state.open[:5])
     if outcomes_open:
-        kind, text = "concept_drift", f"the scores of {groups} moved, and outcomes are off what is served too"
+        kind, text = "concept_drift", f"the scores of {groups} moved, and outcomes are off {WHAT_IS_SERVED} too"
     else:
-        kind, text = "covariate_shift", f"the scores of {groups} moved, and outcomes are still what is served"
+        kind, text = "covariate_shift", f"the scores of {groups} moved, and outcomes are still {WHAT_IS_SERVED}"
     return AlertChange("psi", "update", pane, text, {"open_groups": len(state.open), "diagnosis": kind})
 
 

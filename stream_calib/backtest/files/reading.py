@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -75,7 +74,7 @@ class SideFiles:
         for file in self.files:
             if file.kind == "parquet":
                 connection = self._connection()
-                with _reading(file.name):
+                with readable(file.name):
                     self.rows_in_all += _row_count(connection, file)
 
     def rows(self) -> Iterator[NDArray[np.void]]:
@@ -110,11 +109,10 @@ class SideFiles:
             _check_header(table, path, [column.path for column in self._columns.wanted])
             chosen = _chosen(table, self._columns.wanted)
             before = 0
-            with _reading(file.name):
-                for batch in _record_batches(self._connection(), table, chosen):
-                    n = batch.num_rows
-                    yield self._columns.read(n, _columns_of(batch, chosen)), range(before + 1, before + n + 1)
-                    before += n
+            for batch in _record_batches(self._connection(), table, chosen):
+                n = batch.num_rows
+                yield self._columns.read(n, _columns_of(batch, chosen)), range(before + 1, before + n + 1)
+                before += n
 
     def _of_lines(self, file: DataFile) -> Iterator[tuple[Read, Sequence[int]]]:
         line = 0
@@ -127,24 +125,6 @@ class SideFiles:
                     yield self._values.read([value for _, value in chunk]), [at for at, _ in chunk]
         except UNREADABLE as error:
             raise HistoryError(f"{file.name}: cannot be read on after line {line}: {error}") from error
-
-
-@contextmanager
-def _reading(name: str) -> Iterator[None]:
-    """Errors of DuckDB, also those that come to light behind Arrow's interface, become HistoryError."""
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise HistoryError(
-            f"{name}: Parquet and CSV are read with DuckDB and pyarrow, which is not there ({error}): `pip install"
-            " stream-calib[files]`"
-        ) from error
-    try:
-        with readable(name):
-            yield
-    except (pyarrow.ArrowException, OSError) as error:
-        what = " ".join(str(error).split("\nPossible fixes")[0].split())
-        raise HistoryError(f"{name}: cannot be read on: {what:.400}") from error
 
 
 def _check_header(table: Table, path: Path, wanted: Sequence[str]) -> None:
@@ -218,7 +198,7 @@ def _record_batches(connection: duckdb.DuckDBPyConnection, table: Table, chosen:
     """pyarrow.RecordBatch of the chosen columns, and behind them where those are absent."""
     selected = [c.sql for c in chosen] + [c.absent_sql for c in chosen if c.absent_sql]
     names = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(selected))
-    return record_batches(connection, f"SELECT {names} FROM {table.sql}", _BATCH_ROWS)
+    return record_batches(connection, f"SELECT {names} FROM {table.sql}", _BATCH_ROWS, table.source)
 
 
 def _columns_of(batch: Any, chosen: Sequence[_Chosen]) -> dict[tuple[str, Role], Column]:

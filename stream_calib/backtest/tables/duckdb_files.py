@@ -139,12 +139,23 @@ def describe(connection: duckdb.DuckDBPyConnection, sql: str, source: str, *, ce
     return Table(sql, source, fields | {path: field for path, field in members.items() if path not in fields})
 
 
-def record_batches(connection: duckdb.DuckDBPyConnection, sql: str, rows: int) -> Iterator[Any]:
-    """pyarrow.RecordBatch of about so many rows, while the query goes on. Raises duckdb.Error."""
-    relation = connection.sql(sql)
-    # Before DuckDB 1.5 it has the other name.
-    read = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader
-    yield from read(rows)
+def record_batches(connection: duckdb.DuckDBPyConnection, sql: str, rows: int, source: str) -> Iterator[Any]:
+    """pyarrow.RecordBatch of about so many rows, while the query goes on. Raises HistoryError, of the source."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise HistoryError(
+            f"{source}: read with DuckDB and pyarrow, which is not there ({error}): `pip install stream-calib[files]`"
+        ) from error
+    try:
+        with readable(source):
+            relation = connection.sql(sql)
+            # Before DuckDB 1.5 it has the other name.
+            read = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader
+            yield from read(rows)
+    except (pyarrow.ArrowException, OSError) as error:  # what an error of DuckDB is behind Arrow's interface
+        what = " ".join(str(error).split("\nPossible fixes")[0].split())
+        raise HistoryError(f"{source}: cannot be read on: {what:.400}") from error
 
 
 def _check_names(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:

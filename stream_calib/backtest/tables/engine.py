@@ -60,12 +60,8 @@ class DuckDBEngine(Engine):
 
     def counts(self, statement: Statement, source: str) -> Counted:
         tally = Tally()
-        try:
-            with readable(source):
-                for batch in record_batches(self._connection, statement.sql, _ROWS_A_BATCH):
-                    tally.add(batch.column(0).to_numpy())
-        except OSError as error:  # what an error of DuckDB is behind Arrow's interface
-            raise HistoryError(f"{source}: cannot be read on: {' '.join(str(error).split()):.400}") from error
+        for batch in record_batches(self._connection, statement.sql, _ROWS_A_BATCH, source):
+            tally.add(batch.column(0).to_numpy())
         return tally.counted()
 
     def texts(self, statement: Statement, source: str) -> list[str]:

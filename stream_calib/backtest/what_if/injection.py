@@ -70,12 +70,25 @@ def inject(history: CellHistory, injection: Injection) -> CellHistory:
         i = pane - history.first_pane
         drawn = np.random.default_rng([injection.seed, pane])
         blobs[i] = _injected(blobs[i], injection, group, rates, month_of(pane * history.pane_ms), drawn)
-    if blobs == list(history.panes):
-        raise BacktestError(
-            f"{injection}: nothing of the history changes by it: no event of the group is there, or none with a label"
-            " that is final"
-        )
+    if all(one is other for one, other in zip(blobs, history.panes, strict=True)):
+        why = _why_unchanged(history, injection, panes, group)
+        raise BacktestError(f"{injection}: nothing of the history changes by it: {why}")
     return replace(history, panes=blobs, source=source)
+
+
+def _why_unchanged(history: CellHistory, injection: Injection, panes: range, group: EventGroup) -> str:
+    needs_labels, there = injection.fault in ("shift", "outage"), 0
+    for pane in panes:
+        if not needs_labels:
+            scored = history.scored(pane)
+            there += int(scored.n[group.has(scored.signature)].sum())
+        elif pane <= history.last_matured:
+            cells = history.matured(pane)
+            there += int(cells.labelled[group.has(cells.signature)].sum())
+    which = "with a final label " if needs_labels else ""
+    if not there:
+        return f"no event of the group {which}is there"
+    return f"none of the group's {there:,} events {which}was drawn; take a larger share, more panes or another seed"
 
 
 def _rates(history: CellHistory, injection: Injection, panes: range, group: EventGroup) -> OutcomeRates | None:
@@ -111,6 +124,8 @@ def _injected(
     new_scored = scored
     if injection.fault in ("traffic", "duplicate"):
         new_scored = _rescored(scored, matured, after, group, lambda n: _times(injection, n, drawn))
+    if new_scored is scored and after is matured:
+        return blobs
     return PaneBlobs(
         blobs.scored if new_scored is scored else new_scored.pack(),
         blobs.matured if after is None or after is matured else after.pack(),
@@ -166,8 +181,11 @@ def _times(injection: Injection, n: Counts, drawn: np.random.Generator) -> Count
 
 
 def _with_counts(cells: MaturedCells, mine: NDArray[np.intp], after: tuple[Counts, Counts, Counts]) -> MaturedCells:
-    """The cells with other counts in some rows; rows that have no event left go."""
+    """The cells with other counts in some rows; rows that have no event left go. The very same where none changes."""
     positives, negatives, missing = after
+    before = cells.labelled[mine] - cells.positives[mine], cells.positives[mine], cells.unlabelled[mine]
+    if all(map(np.array_equal, (negatives, positives, missing), before)):
+        return cells
     labelled, new_positives, unlabelled = cells.labelled.copy(), cells.positives.copy(), cells.unlabelled.copy()
     labelled[mine], new_positives[mine], unlabelled[mine] = positives + negatives, positives, missing
     left = np.flatnonzero(labelled + unlabelled)
@@ -202,6 +220,8 @@ def _rescored(
         known = winners == n[mine]
         n[mine[known]] = then[known]
     n[mine[~known]] = draw(n[mine[~known]])
+    if np.array_equal(n, scored.n):
+        return scored
     left = np.flatnonzero(n)
     return ScoredCells(scored.signature[left], scored.grid_bin[left], n[left])
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.history import CellHistory, PaneBlobs
 from stream_calib.backtest.what_if.faults import Injection, parse_scenario
 from stream_calib.backtest.what_if.injection import inject, inject_all
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS
@@ -276,8 +276,19 @@ def test_a_shift_without_a_label_is_refused() -> None:
 
 def test_a_fault_that_changes_nothing_is_refused() -> None:
     history = drawn_history(5, 20, 16, coverage=0.0)
-    with pytest.raises(BacktestError, match="nothing of the history changes by it: no event of the group is there, or"):
-        inject(history, fault(f"outage from={hour(0)}"))
+    once = [
+        PaneBlobs(history.scored(pane).pack(1), history.matured(pane).pack(1))
+        for pane in range(FIRST_PANE, FIRST_PANE + 5)
+    ]
+    for panes in (history.panes, once):  # as a state packs them, and as tables are
+        with pytest.raises(BacktestError, match="nothing of the history changes by it: no event of the group with a"):
+            inject(replace(history, panes=panes), fault(f"outage from={hour(0)}"))
+
+
+def test_where_chance_changes_nothing_the_reason_says_so() -> None:
+    history = drawn_history(5, 20, 16)
+    with pytest.raises(BacktestError, match=r"none of the group's 100 events was drawn; take a larger share"):
+        inject(history, fault(f"duplicate share=.000001 from={hour(0)}"))
 
 
 def test_what_a_fault_came_to_is_said_where_its_settings_do_not() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +27,7 @@ from stream_calib.backtest.topics.reader_processes import ReaderProcesses, proce
 from stream_calib.errors import HistoryError, UnknownTopicError
 from stream_calib.transport.memory import MemoryLog
 from stream_calib.transport.port import Log, OffsetRange, Outgoing, TopicPartition
+from tests.redis_servers import wait_until
 from tests.unit.backtest.test_topic_feed import CONFIG, KEY, MAY_2024_MS, Topics
 
 PLANS = [
@@ -102,6 +106,35 @@ def test_a_failure_is_the_caller_s(opener: Callable[[], Log], kind: type[Excepti
         for _ in range(2):
             with pytest.raises(kind, match=message):
                 readings.next(0)
+
+
+KILLED = """
+import multiprocessing, os, signal
+from tests.unit.backtest.test_topic_readers import CONFIG, KEY, PLANS, ReaderProcesses, written
+if __name__ == "__main__":
+    readings = ReaderProcesses(written, CONFIG, KEY, PLANS, 2)
+    readings.next(0)
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def is_over(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    environ = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, str(script)], env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    children = [int(pid) for pid in done.stdout.split()]
+    assert len(children) == 2
+    wait_until(lambda: all(map(is_over, children)), "its processes end")
 
 
 def test_a_batch_that_cannot_be_taken_is_said_to_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
