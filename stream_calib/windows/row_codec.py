@@ -3,9 +3,12 @@
 One chunk is what one call brought for one pane and shard; its layout, little-endian:
 `u8 form | u4 rows | u2 signatures | u1 snapshots | i8 base time` and then the body: fingerprints u8, times since
 the base u4, scores f8, signature indexes u2, unit buckets u1, snapshot indexes u1, served u4, signatures u8, and the
-snapshots' versions, each as u1 length and ASCII bytes. Forms: 0 as it is; 1 deflated, as versions before wrote it; 2
-deflated, with the columns of rows each as the lowest bytes of all rows, then the next ones, and so on. That is 8 % less
-than form 1: the high bytes of times, scores and indexes are hardly different from row to row.
+snapshots' versions, each as u1 length and ASCII bytes.
+
+Forms: 0 as it is; 1 deflated, as versions before wrote it; 2 deflated, with each column of rows as the lowest bytes of
+all rows, then the next ones, and so on, and with the complement of the number of rows. That is 8 % less than form 1, as
+the high bytes of times, scores and indexes hardly differ from row to row. By the complement a version before, to which
+all but 0 is form 1, refuses it, and does not misread it.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ _ROW_COLUMNS = (("<u8", 8), ("<u4", 4), ("<f8", 8), ("<u2", 2), ("u1", 1), ("u1"
 _ROW_BYTES = sum(width for _, width in _ROW_COLUMNS)
 _MAX_VERSION_BYTES = 256
 _PLAIN, _DEFLATED, _DEFLATED_BY_BYTE = range(3)
+_COMPLEMENT = 0xFFFFFFFF
 
 
 def encode_rows(rows: ScoreRows) -> bytes:
@@ -47,10 +51,10 @@ def encode_rows(rows: ScoreRows) -> bytes:
     rest = signatures.astype("<u8").tobytes() + versions
     by_byte = [column.view("u1").reshape(len(rows), -1).T.tobytes() for column in cells]
     body = zlib.compress(b"".join((*by_byte, rest)), 1)
-    form = _DEFLATED_BY_BYTE
+    form, n = _DEFLATED_BY_BYTE, len(rows) ^ _COMPLEMENT
     if len(body) >= len(rows) * _ROW_BYTES + len(rest):
-        form, body = _PLAIN, b"".join((*(column.tobytes() for column in cells), rest))
-    return _HEAD.pack(form, len(rows), len(signatures), len(rows.snapshots), base) + body
+        form, n, body = _PLAIN, len(rows), b"".join((*(column.tobytes() for column in cells), rest))
+    return _HEAD.pack(form, n, len(signatures), len(rows.snapshots), base) + body
 
 
 def decode_rows(chunks: Sequence[bytes]) -> ScoreRows:
@@ -70,6 +74,8 @@ def _decode_chunk(chunk: bytes, snapshots: dict[str, int]) -> tuple[NDArray[Any]
         form, n, n_signatures, n_snapshots, base = _HEAD.unpack_from(chunk)
         if form > _DEFLATED_BY_BYTE:
             raise ValueError(f"form {form} is not known; a later version may have written it")
+        if form == _DEFLATED_BY_BYTE:
+            n ^= _COMPLEMENT
         body = chunk[_HEAD.size :]
         if form != _PLAIN:
             body = inflate(body, n * _ROW_BYTES + 8 * n_signatures + _MAX_VERSION_BYTES * n_snapshots)

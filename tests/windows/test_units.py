@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import islice
+from struct import pack, unpack_from
 from zlib import compress, decompress
 
 import numpy as np
@@ -251,8 +252,17 @@ def test_rows_as_versions_before_wrote_them_come_back() -> None:
     for width in (8, 4, 8, 2, 1, 1, 4):
         columns.append(np.frombuffer(body, "u1", 50 * width, offset).reshape(width, 50).T.tobytes())
         offset += 50 * width
-    head = b"\x01" + encode_rows(rows)[1:16]
+    head = pack("<BI", 1, 50) + encode_rows(rows)[5:16]
     assert same(decode_rows([head + compress(b"".join(columns) + body[offset:])]), rows)
+
+
+def test_versions_before_refuse_rows_as_they_are_written_now() -> None:
+    """They take every form but 0 for deflated row by row, and as many rows as the head says."""
+    chunk = encode_rows(random_rows(3, 50))
+    form, n = unpack_from("<BI", chunk)
+    assert form == 2
+    with pytest.raises(ValueError, match="buffer is smaller than requested size"):
+        np.frombuffer(decompress(chunk[16:]), "<u8", n)
 
 
 def test_rows_in_a_form_of_later_versions_are_an_error() -> None:
