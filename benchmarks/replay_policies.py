@@ -13,18 +13,17 @@ from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.policies.grid import grid_of_texts, policies_of_grid
 from stream_calib.backtest.policies.parallel import Progress, run_policies
 from stream_calib.backtest.policies.policy import Policy, current_policy
-from stream_calib.backtest.policies.work_order import WorkOrder
 from stream_calib.config import Config
 from stream_calib.config_file import tomllib
 from stream_calib.demo.flights import load_flights
 
 SAME_FITS = (
-    "refit.gate_margin=.01,.02",
+    "refit.gate_margin=.005,.01,.02",
     "refit.max_age=1d,2d",
-    "refit.cooldown=6h,12h",
-    "drift.psi_threshold=.1,.2",
+    "refit.cooldown=3h,6h,12h,1d",
+    "drift.psi_threshold=.1,.15,.2,.25,.3",
 )
-"""Gate, cadence and triggers."""
+"""Gate, cadence and triggers: more than are to be done in a minute."""
 OTHER_FITS = ("calibration.structure_half_life=14d,28d", "calibration.offset_ridge=10,40")
 PROCESSES = 2
 
@@ -37,8 +36,6 @@ class PoliciesTook:
     wall_s: float
     cpu_s: Sequence[float]
     """Of each policy, in the grid's order."""
-    begun_with: frozenset[int]
-    """Places of the first one of each process."""
 
     @property
     def per_minute(self) -> float:
@@ -49,12 +46,6 @@ class PoliciesTook:
     def per_cpu_minute(self) -> float:
         """Of all of them, on as many cores as there are processes."""
         return 60 * PROCESSES * self.policies / sum(self.cpu_s)
-
-    @property
-    def further_per_cpu_minute(self) -> float:
-        """The same of those behind the first one of each process, which makes most of the fits that are shared."""
-        further = [seconds for place, seconds in enumerate(self.cpu_s) if place not in self.begun_with]
-        return 60 * PROCESSES * len(further) / sum(further)
 
 
 def flights_history() -> tuple[Config, CellHistory]:
@@ -84,6 +75,4 @@ def timed(history: CellHistory, policies: Sequence[Policy], on_part: Callable[[f
         began = time.perf_counter()
         outcomes = run_policies(history, policies, PROCESSES, Path(folder), seen)
         wall_s = time.perf_counter() - began
-    order = WorkOrder(policies, range(len(policies)))
-    begun_with = frozenset(place for number in range(PROCESSES) if (place := order.next(number)) is not None)
-    return PoliciesTook(len(policies), wall_s, [outcome.cpu_seconds for outcome in outcomes], begun_with)
+    return PoliciesTook(len(policies), wall_s, [outcome.cpu_seconds for outcome in outcomes])

@@ -11,9 +11,9 @@ import numpy as np
 from stream_calib.alerts.model import Alert
 from stream_calib.backtest.history import CellHistory
 from stream_calib.backtest.outcome import AlarmFigures, PolicyOutcome
-from stream_calib.backtest.policies.run_fared import Served, fared
 from stream_calib.backtest.policies.run_figures import Fared
 from stream_calib.backtest.policies.run_refits import refit_figures
+from stream_calib.backtest.policies.run_served import Served, fared
 from stream_calib.backtest.policies.shared_fits import SharedFits
 from stream_calib.backtest.policies.stepping import Stepper
 from stream_calib.config import Config

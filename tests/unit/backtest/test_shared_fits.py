@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_calib.backtest.history import CellHistory
-from stream_calib.backtest.policies import label_paths, run_fared
+from stream_calib.backtest.policies import label_paths, run_served
 from stream_calib.backtest.policies.policy import Policy, make_policy
 from stream_calib.backtest.policies.run import run_policy
 from stream_calib.backtest.policies.run_figures import day_figures
@@ -147,7 +147,7 @@ def test_outcomes_are_those_without_others_and_figures_are_made_once(monkeypatch
         made.append(1)
         return day_figures(*given)
 
-    monkeypatch.setattr(run_fared, "day_figures", counted)
+    monkeypatch.setattr(run_served, "day_figures", counted)
     shared = SharedFits(SHORT)
     chosen: list[dict[str, Any]] = [
         {},
