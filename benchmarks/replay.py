@@ -9,9 +9,9 @@ DuckDB joins and counts the same files on two. Rates are by CPU seconds, of all 
 the cores would do that nothing else uses; those by the clock are beside them, and so is the load of the machine. From
 Kafka, a bare loop that polls the same records and drops them is measured in turn with the replay, each in processes of
 its own; by the clock, from the start of the replay's processes on. Policies are run over the cells of the packaged
-flights, by the clock, with the start of the processes and all fits in it. Memory is that of a process of its own while
-events go through it. Evidently and NannyML have environments that are made once; one report a day of the same file, by
-CPU seconds, on one thread.
+flights, in two processes, with all fits in it. Memory is that of a process of its own while events go through it.
+Evidently and NannyML have environments that are made once; one report a day of the same file, by CPU seconds, on one
+thread.
 """
 
 from __future__ import annotations
@@ -210,8 +210,8 @@ def _policies(report: Report, bar: Bar, scale: float) -> None:
             report.measured[f"policies a minute that differ in {name}, {what}"] = rate
     report.tables.append(table)
     shared, own = found.values()
-    report.judge("policies a minute, fits shared", shared.per_minute, POLICIES_OF_SAME_FITS)
-    report.judge("policies a minute, fits of their own", own.per_minute, POLICIES_OF_OTHER_FITS)
+    report.judge("policies a minute, fits shared", shared.per_cpu_minute, POLICIES_OF_SAME_FITS)
+    report.judge("policies a minute, fits of their own", own.per_cpu_minute, POLICIES_OF_OTHER_FITS)
 
 
 def _memory(report: Report, bar: Bar, events: int, scores_an_hour: int) -> None:
