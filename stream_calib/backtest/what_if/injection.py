@@ -1,6 +1,6 @@
 """Faults injected into a history of cells: what it would have been, had outcomes, traffic or labels been otherwise.
 
-Pure: the same history and fault give the same cells, and panes outside of the fault's stretch are the very same bytes.
+Pure: the same history and fault give the same cells, and panes that it does not change are the very same bytes.
 What happens to single events is drawn, from a seed and the pane's number.
 
 * **shift**: labels flip. An event whose outcome is positive at log-odds r (see inject_rates) is to be so at r + size:
@@ -100,7 +100,7 @@ def _injected(
     month: int,
     drawn: np.random.Generator,
 ) -> PaneBlobs:
-    """One pane with the fault; the very same where nothing of it is concerned."""
+    """One pane with the fault; the very same blobs where no count of it is another one."""
     scored = ScoredCells.unpack(blobs.scored)
     matured = None if blobs.matured is None else MaturedCells.unpack(blobs.matured)
     mine = None if matured is None else np.flatnonzero(group.has(matured.signature))
@@ -166,8 +166,12 @@ def _times(injection: Injection, n: Counts, drawn: np.random.Generator) -> Count
 
 
 def _with_counts(cells: MaturedCells, mine: NDArray[np.intp], after: tuple[Counts, Counts, Counts]) -> MaturedCells:
-    """The cells with other counts in some rows; rows that have no event left go."""
+    """The cells with other counts in some rows; rows that have no event left go. The very same where no count is
+    another one."""
     positives, negatives, missing = after
+    given = cells.positives[mine], (cells.labelled - cells.positives)[mine], cells.unlabelled[mine]
+    if all(map(np.array_equal, given, after)):
+        return cells
     labelled, new_positives, unlabelled = cells.labelled.copy(), cells.positives.copy(), cells.unlabelled.copy()
     labelled[mine], new_positives[mine], unlabelled[mine] = positives + negatives, positives, missing
     left = np.flatnonzero(labelled + unlabelled)
@@ -189,7 +193,8 @@ def _rescored(
     draw: Callable[[Counts], Counts],
 ) -> ScoredCells:
     """The scored cells that belong to the new matured ones. Of cells that these do not have, or otherwise, because the
-    pane is not mature or rare values were put together there, it is drawn afresh."""
+    pane is not mature or rare values were put together there, it is drawn afresh. The very same where no count is
+    another one."""
     mine = np.flatnonzero(group.has(scored.signature))
     if not len(mine):
         return scored
@@ -202,6 +207,8 @@ def _rescored(
         known = winners == n[mine]
         n[mine[known]] = then[known]
     n[mine[~known]] = draw(n[mine[~known]])
+    if np.array_equal(n, scored.n):
+        return scored
     left = np.flatnonzero(n)
     return ScoredCells(scored.signature[left], scored.grid_bin[left], n[left])
 

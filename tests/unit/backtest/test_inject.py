@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_calib.backtest.history import CellHistory
+from stream_calib.backtest.history import CellHistory, PaneBlobs
 from stream_calib.backtest.what_if.faults import Injection, parse_scenario
 from stream_calib.backtest.what_if.injection import inject, inject_all
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.errors import BacktestError
 from stream_calib.events.identity import signature_hash
-from stream_calib.windows.cells import MaturedCells
+from stream_calib.windows.cells import MaturedCells, ScoredCells
 from tests.unit.backtest.made_histories import FIRST_PANE, HOUR_MS, SIGNATURES, configuration, drawn_history, history_of
 
 CONFIG = configuration()
@@ -42,6 +42,16 @@ def columns(history: CellHistory, panes: range, *, of_ua: bool = True) -> dict[s
         for name in ("labelled", "positives", "unlabelled"):
             sums[name] += int(getattr(matured, name)[mine].sum())
     return sums
+
+
+def packed_for_once(history: CellHistory) -> CellHistory:
+    """The same cells, packed as those of tables are."""
+    panes = [
+        PaneBlobs(ScoredCells.unpack(one.scored).pack(1), one.matured and MaturedCells.unpack(one.matured).pack(1))
+        for one in history.panes
+    ]
+    assert panes != history.panes
+    return replace(history, panes=panes)
 
 
 # --- shift
@@ -278,6 +288,24 @@ def test_a_fault_that_changes_nothing_is_refused() -> None:
     history = drawn_history(5, 20, 16, coverage=0.0)
     with pytest.raises(BacktestError, match="nothing of the history changes by it: no event of the group is there, or"):
         inject(history, fault(f"outage from={hour(0)}"))
+
+
+@pytest.mark.parametrize("what", ["outage", "outage share=.5", "duplicate share=.0001", "traffic factor=.9999"])
+def test_whether_a_fault_changes_anything_does_not_depend_on_how_cells_are_packed(what: str) -> None:
+    history = packed_for_once(drawn_history(5, 20, 16, coverage=0.0))
+    with pytest.raises(BacktestError, match="nothing of the history changes"):
+        inject(history, fault(f"{what} from={hour(0)}"))
+
+
+def test_panes_that_a_fault_does_not_change_stay_as_they_are_packed() -> None:
+    plain = drawn_history(60, 20, 19)
+    same = [
+        [before == after for before, after in zip(history.panes, moved.panes, strict=True)]
+        for history in (plain, packed_for_once(plain))
+        for moved in [inject(history, fault(f"duplicate share=.02 from={hour(0)}"))]
+    ]
+    assert same[0] == same[1]
+    assert 10 < sum(same[0]) < 60
 
 
 def test_what_a_fault_came_to_is_said_where_its_settings_do_not() -> None:
