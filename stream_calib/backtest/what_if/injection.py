@@ -31,6 +31,7 @@ from stream_calib.backtest.what_if.faults import Injection, Scenario
 from stream_calib.backtest.what_if.notes import notes_of
 from stream_calib.backtest.what_if.rates import BinCounts, OutcomeRates, fit_rates, month_of
 from stream_calib.backtest.what_if.stretch import EventGroup, stretch_of
+from stream_calib.backtest.what_if.unchanged import why_unchanged
 from stream_calib.calibration.grid import N_BINS
 from stream_calib.errors import BacktestError
 from stream_calib.windows.cells import MaturedCells, ScoredCells
@@ -54,7 +55,7 @@ def inject_all(history: CellHistory, scenario: Scenario) -> Injected:
 
 
 def inject(history: CellHistory, injection: Injection) -> CellHistory:
-    """The history with the fault. Raises BacktestError where nothing of the history is concerned."""
+    """The history with the fault. Raises BacktestError where nothing of the history changes."""
     panes = stretch_of(history, injection)
     source = f"{history.source}; injected: {injection}"
     if injection.fault == "delay":
@@ -72,8 +73,7 @@ def inject(history: CellHistory, injection: Injection) -> CellHistory:
         blobs[i] = _injected(blobs[i], injection, group, rates, month_of(pane * history.pane_ms), drawn)
     if blobs == list(history.panes):
         raise BacktestError(
-            f"{injection}: nothing of the history changes by it: no event of the group is there, or none with a label"
-            " that is final"
+            f"{injection}: nothing of the history changes by it: {why_unchanged(history, injection, group, panes)}"
         )
     return replace(history, panes=blobs, source=source)
 

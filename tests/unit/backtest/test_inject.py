@@ -290,6 +290,48 @@ def test_a_fault_that_changes_nothing_is_refused() -> None:
         inject(history, fault(f"outage from={hour(0)}"))
 
 
+@pytest.mark.parametrize(
+    ("what", "missing_label", "whose"),
+    [
+        ("duplicate share=.0001", "ignore", "events"),
+        ("traffic factor=1.0001", "ignore", "events"),
+        ("traffic factor=.9999", "ignore", "events"),
+        ("outage share=.0001", "ignore", "events with a label that is final"),
+        ("outage share=.0001", "negative_at_horizon", "events with a positive label that is final"),
+        ("shift size=.0001", "ignore", "events with a negative label that is final"),
+        ("shift size=-.0001", "ignore", "events with a positive label that is final"),
+    ],
+)
+def test_where_chance_drew_no_event_it_is_said_how_many_there_are(what: str, missing_label: str, whose: str) -> None:
+    history = drawn_history(5, 20, 16, coverage=0.8)
+    there = columns(history, range(5))
+    n = {
+        "events": there["scored"],
+        "events with a label that is final": there["labelled"],
+        "events with a positive label that is final": there["positives"],
+        "events with a negative label that is final": there["labelled"] - there["positives"],
+    }[whose]
+    assert n > 10
+    with pytest.raises(BacktestError, match=f": of the group {n} {whose} are there, and chance drew none of them; "):
+        inject(history, fault(f"{what} group=carrier:UA from={hour(0)}", missing_label=missing_label))
+
+
+def test_events_without_final_labels_are_there_for_faults_of_traffic_only() -> None:
+    history = drawn_history(5, 20, 16, open_panes=5)
+    n = int(sum(history.scored(FIRST_PANE + pane).n.sum() for pane in range(5)))
+    with pytest.raises(BacktestError, match=f"of the group {n} events are there, and chance drew none of them"):
+        inject(history, fault(f"duplicate share=.0001 from={hour(0)}"))
+    with pytest.raises(BacktestError, match=r"no event of the group is there, or none with a label that is final$"):
+        inject(history, fault(f"outage share=.5 from={hour(0)}"))
+
+
+def test_a_shift_where_every_outcome_is_there_already_is_refused_with_what_is_missing() -> None:
+    cells = drawn_history(1, 50, 17, coverage=1.0).matured(FIRST_PANE)
+    history = history_of([replace(cells, positives=cells.labelled)])
+    with pytest.raises(BacktestError, match=r"no event .* is there, or none with a negative label that is final$"):
+        inject(history, fault(f"shift size=1 from={hour(0)}"))
+
+
 @pytest.mark.parametrize("what", ["outage", "outage share=.5", "duplicate share=.0001", "traffic factor=.9999"])
 def test_whether_a_fault_changes_anything_does_not_depend_on_how_cells_are_packed(what: str) -> None:
     history = packed_for_once(drawn_history(5, 20, 16, coverage=0.0))
