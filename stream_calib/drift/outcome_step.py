@@ -21,6 +21,7 @@ from stream_calib.drift.diagnosis import CommonShift, most_uneven
 from stream_calib.drift.open_cells import OpenCells
 from stream_calib.drift.residual import PaneEvidence, ResidualState, ResidualSums, WatchedCells
 from stream_calib.drift.residual_evidence import pane_evidence
+from stream_calib.drift.served_words import WAS_SERVED, WHAT_IS_SERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def _change(kind: Literal["residual", "residual_page"], before: OpenCells, found
     if after.since_pane is None:
         if before.since_pane is None:
             return None
-        text = "outcomes are again what is served, in every cell that was in alarm"
+        text = f"outcomes are again {WHAT_IS_SERVED}, in every cell that was in alarm"
         return AlertChange(kind, "close", before.since_pane, text)
     if not found.news:
         return None
@@ -164,7 +165,7 @@ def _said(first: AlarmedCell, shift: CommonShift) -> str:
     sums, name = first.view.own, first.alarm.name
     n = int(sums.labelled[0])
     outcome, served = int(sums.positives[0]) / n, float(sums.expected[0]) / n
-    what = f"outcomes of {name}: {outcome:.3f} where {served:.3f} was served, in {n} labelled events"
+    what = f"outcomes of {name}: {outcome:.3f} where {served:.3f} {WAS_SERVED}, in {n} labelled events"
     if shift.kind == "prior_shift":
         return f"{what}; all moved by one shift of {shift.shift:+.2f} in log-odds: the base rate changed"
     if shift.kind == "concept_drift":

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from stream_calib.drift.alert_changes import AlertChange
 from stream_calib.drift.psi import KNOWN, PsiLook, PsiReference, look
+from stream_calib.drift.served_words import WHAT_IS_SERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,9 @@ def psi_diagnosed(state: PsiState, pane: int, outcomes_open: bool | None) -> Ale
         return None
     groups = ", ".join(state.open[:5])
     if outcomes_open:
-        kind, text = "concept_drift", f"the scores of {groups} moved, and outcomes are off what is served too"
+        kind, text = "concept_drift", f"the scores of {groups} moved, and outcomes are off {WHAT_IS_SERVED} too"
     else:
-        kind, text = "covariate_shift", f"the scores of {groups} moved, and outcomes are still what is served"
+        kind, text = "covariate_shift", f"the scores of {groups} moved, and outcomes are still {WHAT_IS_SERVED}"
     return AlertChange("psi", "update", pane, text, {"open_groups": len(state.open), "diagnosis": kind})
 
 
