@@ -55,7 +55,7 @@ def run_backtest(config: Config, asked: Asked) -> int:
     """Does and prints it; the exit code: 1 where a policy was not run, or somebody stopped it. Raises
     StreamCalibError."""
     asked.source.check()
-    cells = [] if asked.save_cells is None else [Place("--save-cells", asked.save_cells)]
+    cells = [] if asked.save_cells is None else [Place("--save-cells", asked.save_cells, is_replaced=True)]
     folder = asked.resume_folder or hidden_folder([*asked.outputs.places(), *cells])
     asked.outputs.check(*cells, Place("--resume-folder", folder, is_folder=True))
     tried = policies_of(config, asked.policies, asked.grid)

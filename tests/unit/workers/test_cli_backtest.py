@@ -145,6 +145,7 @@ def test_from_files_to_the_report_and_on_from_what_is_kept(folder: Path) -> None
         ),
         ("--cells a --json .", "--json .: is a folder; name a file"),
         ("--cells a --json o --parquet ./o", "--json o and --parquet o are the same; give each a name of its own"),
+        ("--cells a --save-cells /dev/null", "--save-cells /dev/null: is a device or a pipe"),
         ("--cells a --html o --save-cells o", "--html o and --save-cells o are the same"),
         ("--cells a --html o/r.html --json o", "--html o/r.html is to lie in --json o, which is to be a file"),
         ("--cells a --parquet stream-calib.toml", "--parquet stream-calib.toml: "),
