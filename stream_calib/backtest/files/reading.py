@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -22,7 +21,7 @@ from stream_calib.backtest.files.reading_packed import UNPACK, UNREADABLE, lines
 from stream_calib.backtest.files.reading_rows import Read, SideReport
 from stream_calib.backtest.files.reading_values import CellKind, Column, Columns, Role, Wanted
 from stream_calib.backtest.tables.columns import Field, Table, name_literal, text_literal
-from stream_calib.backtest.tables.duckdb_files import open_files, readable, record_batches
+from stream_calib.backtest.tables.duckdb_files import open_files, readable, readable_on, record_batches
 from stream_calib.errors import HistoryError
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class SideFiles:
         for file in self.files:
             if file.kind == "parquet":
                 connection = self._connection()
-                with _reading(file.name):
+                with readable(file.name):
                     self.rows_in_all += _row_count(connection, file)
 
     def rows(self) -> Iterator[NDArray[np.void]]:
@@ -110,7 +109,7 @@ class SideFiles:
             _check_header(table, path, [column.path for column in self._columns.wanted])
             chosen = _chosen(table, self._columns.wanted)
             before = 0
-            with _reading(file.name):
+            with readable_on(file.name):
                 for batch in _record_batches(self._connection(), table, chosen):
                     n = batch.num_rows
                     yield self._columns.read(n, _columns_of(batch, chosen)), range(before + 1, before + n + 1)
@@ -127,24 +126,6 @@ class SideFiles:
                     yield self._values.read([value for _, value in chunk]), [at for at, _ in chunk]
         except UNREADABLE as error:
             raise HistoryError(f"{file.name}: cannot be read on after line {line}: {error}") from error
-
-
-@contextmanager
-def _reading(name: str) -> Iterator[None]:
-    """Errors of DuckDB, also those that come to light behind Arrow's interface, become HistoryError."""
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise HistoryError(
-            f"{name}: Parquet and CSV are read with DuckDB and pyarrow, which is not there ({error}): `pip install"
-            " stream-calib[files]`"
-        ) from error
-    try:
-        with readable(name):
-            yield
-    except (pyarrow.ArrowException, OSError) as error:
-        what = " ".join(str(error).split("\nPossible fixes")[0].split())
-        raise HistoryError(f"{name}: cannot be read on: {what:.400}") from error
 
 
 def _check_header(table: Table, path: Path, wanted: Sequence[str]) -> None:
