@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from stream_calib.redis_connection import LuaScript, connect
 from stream_calib.transport.embedded_server import EmbeddedServer
 from stream_calib.windows import redis_shards, redis_state
 from stream_calib.windows.join_entry import join_buckets
+from stream_calib.windows.pane_record import PaneNames
 from stream_calib.windows.redis_shards import RedisShards
 from stream_calib.windows.redis_state import RedisState
 from stream_calib.windows.shard_store import Advance, Mark, ShardCall
@@ -115,6 +118,24 @@ def test_state_keys_of_a_model_are_on_one_slot_and_of_shards_apart(redis_backend
     assert len({key_slot(key) for key in keys}) == 1
     shards = RedisShards(redis_backend.client, MODEL, 8, SETTINGS)
     assert len({key_slot(keys.marks) for keys in shards._keys}) == 8
+
+
+def test_keys_of_a_state_are_those_that_its_design_names(redis_backend: RedisBackend) -> None:
+    state = RedisState(redis_backend.client, MODEL)
+    blobs = dict.fromkeys(PaneNames.of(7), b"z")
+    state.commit(Commit({}, {"a": "1"}, {"decisions": [b"x"], "outbox": [b"y"]}, blobs))
+    state.put_signatures({1: ("a",), 258: ("b",)}, 0)
+    state.acquire_lease("closer", "me", 1_000)
+    page = (Path(__file__).parents[2] / "docs/architecture.md").read_text()
+    table = page.partition("State of a model key, tag")[2].partition("\nOf the deployment itself")[0]
+    documented = [
+        "[^:]+".join(map(re.escape, re.split(r"<[^>]+>", name)))
+        for row in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", row)
+    ]
+    keys = [key.decode().removeprefix(state._tag) for key in redis_backend.keys(state._tag)]
+    assert [key for key in keys if not any(re.fullmatch(name, key) for name in documented)] == []
+    assert {"d", "d0:1", "d0:2", "b:scored:7"} <= set(keys)
 
 
 def test_only_the_marks_are_left_when_everything_was_removed(redis_backend: RedisBackend) -> None:
