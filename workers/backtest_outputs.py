@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,7 @@ class Outputs:
 
 def write_file(path: Path, content: bytes) -> None:
     """Folders that are not there are made. Raises BacktestError where it cannot be written."""
-    make_folder(path.parent)
+    make_folder(Path(os.path.realpath(path)).parent)
     try:
         path.write_bytes(content)
     except OSError as error:

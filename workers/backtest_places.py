@@ -3,6 +3,7 @@ writing anything."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Sequence
 from itertools import combinations
@@ -19,7 +20,12 @@ class Place(NamedTuple):
     path: Path
     is_folder: bool = False
     is_replaced: bool = False
-    """The file is written beside the one that may be there, and takes its place."""
+    """A file that is written beside its place and put there when it is whole."""
+
+    @property
+    def real(self) -> Path:
+        """Where it comes to lie, by way of links."""
+        return Path(os.path.realpath(self.path))
 
     def __str__(self) -> str:
         return f"{self.option} {self.path}"
@@ -39,15 +45,15 @@ def check_places(places: Sequence[Place]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """With those that it lies in. Raises BacktestError where it cannot be made."""
+    """With those that it lies in, also where a link says so. Raises BacktestError where it cannot be made."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        os.makedirs(os.path.realpath(folder), exist_ok=True)
     except OSError as error:
         raise BacktestError(f"{folder}: the folder cannot be made: {error.strerror}; name another one") from error
 
 
 def _check_apart(one: Place, other: Place) -> None:
-    path, another = one.path.resolve(), other.path.resolve()
+    path, another = one.real, other.real
     if path == another:
         raise BacktestError(f"{one} and {other} are the same; give each a name of its own")
     if not one.is_folder and path in another.parents:
@@ -56,20 +62,21 @@ def _check_apart(one: Place, other: Place) -> None:
 
 def _check(place: Place) -> None:
     """Raises OSError too."""
-    path, folder = place.path, place.path
+    path = folder = place.real
+    if any(each.is_symlink() for each in (path, *path.parents)):  # what is left of a circle of links
+        raise BacktestError(f"{place}: is a link to itself; name another place")
     if not place.is_folder:
+        folder = path.parent
         if path.is_dir():
             raise BacktestError(f"{place}: is a folder; name a file")
-        if path.is_symlink() and not path.exists():
-            raise BacktestError(f"{place}: is a link to {path.readlink()}, which is not there; name a file")
-        if path.is_file():
-            path.open("ab").close()
-        if path.exists() and not place.is_replaced:  # a device, or a pipe, is opened once only
+        if place.is_replaced:
+            if path.exists() and not path.is_file():
+                raise BacktestError(f"{place}: is a device or a pipe, in whose place no file is put; name a file")
+        elif path.exists():
+            if path.is_file():  # a device, or a pipe, is opened once only
+                path.open("ab").close()
             return
-        if path.exists() and not path.is_file():
-            raise BacktestError(f"{place}: is no file; name one")
-        folder = path.parent
-    there = next(each for each in (folder, *folder.resolve().parents) if each.exists())
+    there = next(each for each in (folder, *folder.parents) if each.exists())
     if not there.is_dir():
         raise BacktestError(f"{place}: {there} is a file; name a folder, which is made where it is not there")
     tempfile.TemporaryFile(dir=there).close()

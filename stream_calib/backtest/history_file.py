@@ -50,21 +50,22 @@ _ANY = msgspec.msgpack.Decoder(_Head | _Pane | _Signatures | EndFrame)
 
 
 def save_history(history: CellHistory, path: Path) -> None:
-    """Writes the file as a whole or not at all; equal histories are equal bytes. A file that is there is replaced, a
-    folder that is not there is made.
+    """Writes the file as a whole or not at all; equal histories are equal bytes. A file that is there is replaced, that
+    of a link too and not the link; a folder that is not there is made.
 
     Raises HistoryError where it cannot be written.
     """
-    beside = path.with_name(path.name + ".part")
+    real = Path(os.path.realpath(path))
+    beside = real.with_name(real.name + ".part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        real.parent.mkdir(parents=True, exist_ok=True)
         try:
             with beside.open("wb") as file:
                 file.write(_MAGIC + b"%d\n" % FORMAT)
                 write_frames(file.write, _frames(history))
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(path)
+            beside.replace(real)
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-WAS_SERVED, WHAT_IS_SERVED = "was served", "what is served"
-"""Words of a diagnosis; as long as nothing has been published, what they speak of is the score itself."""
-
 
 @dataclass(frozen=True, slots=True)
 class AlertChange:

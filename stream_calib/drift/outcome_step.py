@@ -14,13 +14,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.drift.alert_changes import WAS_SERVED, WHAT_IS_SERVED, AlertChange
+from stream_calib.drift.alert_changes import AlertChange
 from stream_calib.drift.cell_alarms import AlarmedCell, CellAlarms, cell_alarms
 from stream_calib.drift.cell_history import EVERYTHING, CellHistory, advance_history
 from stream_calib.drift.diagnosis import CommonShift, most_uneven
 from stream_calib.drift.open_cells import OpenCells
 from stream_calib.drift.residual import PaneEvidence, ResidualState, ResidualSums, WatchedCells
 from stream_calib.drift.residual_evidence import pane_evidence
+from stream_calib.drift.served_words import WAS_SERVED, WHAT_IS_SERVED
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_calib.drift.alert_changes import WHAT_IS_SERVED, AlertChange
+from stream_calib.drift.alert_changes import AlertChange
 from stream_calib.drift.psi import KNOWN, PsiLook, PsiReference, look
+from stream_calib.drift.served_words import WHAT_IS_SERVED
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from stream_calib.backtest.files.reading_packed import UNPACK, UNREADABLE, lines
 from stream_calib.backtest.files.reading_rows import Read, SideReport
 from stream_calib.backtest.files.reading_values import CellKind, Column, Columns, Role, Wanted
 from stream_calib.backtest.tables.columns import Field, Table, name_literal, text_literal
-from stream_calib.backtest.tables.duckdb_files import open_files, readable, record_batches
+from stream_calib.backtest.tables.duckdb_files import open_files, readable, readable_on, record_batches
 from stream_calib.errors import HistoryError
 
 if TYPE_CHECKING:
@@ -109,10 +109,11 @@ class SideFiles:
             _check_header(table, path, [column.path for column in self._columns.wanted])
             chosen = _chosen(table, self._columns.wanted)
             before = 0
-            for batch in _record_batches(self._connection(), table, chosen):
-                n = batch.num_rows
-                yield self._columns.read(n, _columns_of(batch, chosen)), range(before + 1, before + n + 1)
-                before += n
+            with readable_on(file.name):
+                for batch in _record_batches(self._connection(), table, chosen):
+                    n = batch.num_rows
+                    yield self._columns.read(n, _columns_of(batch, chosen)), range(before + 1, before + n + 1)
+                    before += n
 
     def _of_lines(self, file: DataFile) -> Iterator[tuple[Read, Sequence[int]]]:
         line = 0
@@ -198,7 +199,7 @@ def _record_batches(connection: duckdb.DuckDBPyConnection, table: Table, chosen:
     """pyarrow.RecordBatch of the chosen columns, and behind them where those are absent."""
     selected = [c.sql for c in chosen] + [c.absent_sql for c in chosen if c.absent_sql]
     names = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(selected))
-    return record_batches(connection, f"SELECT {names} FROM {table.sql}", _BATCH_ROWS, table.source)
+    return record_batches(connection, f"SELECT {names} FROM {table.sql}", _BATCH_ROWS)
 
 
 def _columns_of(batch: Any, chosen: Sequence[_Chosen]) -> dict[tuple[str, Role], Column]:

@@ -42,7 +42,7 @@ def export_parquet(document: BacktestDocument, folder: Path) -> list[Path]:
     about = {"model": document.model, "model_version": document.model_version, "source": document.source}
     written = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        os.makedirs(os.path.realpath(folder), exist_ok=True)
         for name, table in TABLES.items():
             schema = pyarrow.schema(
                 [pyarrow.field(c.name, types[c.kind], metadata={"description": c.says}) for c in table.columns], about

@@ -87,6 +87,25 @@ def readable(source: str) -> Iterator[None]:
         raise HistoryError(f"{source}: {_first_lines(str(error))}{_advice(str(error))}") from error
 
 
+@contextmanager
+def readable_on(source: str) -> Iterator[None]:
+    """Around `record_batches`, as `readable`: behind the first rows an error of DuckDB comes as one of Arrow. Raises
+    HistoryError also where pyarrow is not there."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise HistoryError(
+            f"{source}: many rows are read with DuckDB and pyarrow, which is not there ({error}): `pip install"
+            " stream-calib[files]`"
+        ) from error
+    try:
+        with readable(source):
+            yield
+    except (pyarrow.ArrowException, OSError) as error:
+        what = f"{_first_lines(str(error))}{_advice(str(error))}"
+        raise HistoryError(f"{source}: cannot be read on: {what}") from error
+
+
 def open_files(connection: duckdb.DuckDBPyConnection, paths: Sequence[str | Path]) -> Table:
     """The rows of files of one kind, by their names: Parquet (.parquet, .pq), CSV (.csv, .tsv), NDJSON (.ndjson,
     .jsonl, .json: an object a line); the latter two also packed (.gz, .zst).
@@ -139,23 +158,15 @@ def describe(connection: duckdb.DuckDBPyConnection, sql: str, source: str, *, ce
     return Table(sql, source, fields | {path: field for path, field in members.items() if path not in fields})
 
 
-def record_batches(connection: duckdb.DuckDBPyConnection, sql: str, rows: int, source: str) -> Iterator[Any]:
-    """pyarrow.RecordBatch of about so many rows, while the query goes on. Raises HistoryError, of the source."""
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise HistoryError(
-            f"{source}: read with DuckDB and pyarrow, which is not there ({error}): `pip install stream-calib[files]`"
-        ) from error
-    try:
-        with readable(source):
-            relation = connection.sql(sql)
-            # Before DuckDB 1.5 it has the other name.
-            read = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader
-            yield from read(rows)
-    except (pyarrow.ArrowException, OSError) as error:  # what an error of DuckDB is behind Arrow's interface
-        what = " ".join(str(error).split("\nPossible fixes")[0].split())
-        raise HistoryError(f"{source}: cannot be read on: {what:.400}") from error
+def record_batches(connection: duckdb.DuckDBPyConnection, sql: str, rows: int) -> Iterator[Any]:
+    """pyarrow.RecordBatch of about so many rows, while the query goes on.
+
+    Raises duckdb.Error for the first rows, and behind them OSError or pyarrow.ArrowException: use it in `readable_on`.
+    """
+    relation = connection.sql(sql)
+    # Before DuckDB 1.5 it has the other name.
+    read = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_arrow_reader
+    yield from read(rows)
 
 
 def _check_names(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:

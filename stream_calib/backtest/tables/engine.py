@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
 
-from stream_calib.backtest.tables.duckdb_files import readable, record_batches
+from stream_calib.backtest.tables.duckdb_files import readable, readable_on, record_batches
 from stream_calib.backtest.tables.tally import Counted, Tally
 from stream_calib.errors import HistoryError
 
@@ -60,8 +60,9 @@ class DuckDBEngine(Engine):
 
     def counts(self, statement: Statement, source: str) -> Counted:
         tally = Tally()
-        for batch in record_batches(self._connection, statement.sql, _ROWS_A_BATCH, source):
-            tally.add(batch.column(0).to_numpy())
+        with readable_on(source):
+            for batch in record_batches(self._connection, statement.sql, _ROWS_A_BATCH):
+                tally.add(batch.column(0).to_numpy())
         return tally.counted()
 
     def texts(self, statement: Statement, source: str) -> list[str]:

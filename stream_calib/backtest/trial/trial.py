@@ -24,7 +24,7 @@ from stream_calib.backtest.tables.engine import DuckDBEngine
 from stream_calib.backtest.trial.columns import DAY_MS, KEY, TrialColumns
 from stream_calib.backtest.trial.groups import WrongGroup, wrong_groups
 from stream_calib.config import Config
-from stream_calib.drift.alert_changes import WAS_SERVED, WHAT_IS_SERVED
+from stream_calib.drift.served_words import before_the_first_serves
 from stream_calib.errors import HistoryError
 from stream_calib.refit.groups import family_rules
 
@@ -248,10 +248,10 @@ def trial_of(
 
 
 def _told(alarm: AlarmFigures, published: Sequence[RefitFigures], config: Config) -> str:
-    """Before the first calibrator serves, what an alarm calls served is the score itself."""
+    """Before the first calibrator serves, what an alarm calls served is what one says that is not in use yet."""
     if published and alarm.pane >= serves_from(published[0].pane, config):
         return alarm.what
-    return alarm.what.replace(WAS_SERVED, "was the score").replace(WHAT_IS_SERVED, "what the scores say")
+    return before_the_first_serves(alarm.what)
 
 
 def _quality(days: Sequence[DayFigures], *, raw: bool) -> TrialQuality:

@@ -1,6 +1,6 @@
 """Faults injected into a history of cells: what it would have been, had outcomes, traffic or labels been otherwise.
 
-Pure: the same history and fault give the same cells, and panes outside of the fault's stretch are the very same bytes.
+Pure: the same history and fault give the same cells, and panes that it does not change are the very same bytes.
 What happens to single events is drawn, from a seed and the pane's number.
 
 * **shift**: labels flip. An event whose outcome is positive at log-odds r (see inject_rates) is to be so at r + size:
@@ -31,6 +31,7 @@ from stream_calib.backtest.what_if.faults import Injection, Scenario
 from stream_calib.backtest.what_if.notes import notes_of
 from stream_calib.backtest.what_if.rates import BinCounts, OutcomeRates, fit_rates, month_of
 from stream_calib.backtest.what_if.stretch import EventGroup, stretch_of
+from stream_calib.backtest.what_if.unchanged import why_unchanged
 from stream_calib.calibration.grid import N_BINS
 from stream_calib.errors import BacktestError
 from stream_calib.windows.cells import MaturedCells, ScoredCells
@@ -54,7 +55,7 @@ def inject_all(history: CellHistory, scenario: Scenario) -> Injected:
 
 
 def inject(history: CellHistory, injection: Injection) -> CellHistory:
-    """The history with the fault. Raises BacktestError where nothing of the history is concerned."""
+    """The history with the fault. Raises BacktestError where nothing of the history changes."""
     panes = stretch_of(history, injection)
     source = f"{history.source}; injected: {injection}"
     if injection.fault == "delay":
@@ -70,25 +71,11 @@ def inject(history: CellHistory, injection: Injection) -> CellHistory:
         i = pane - history.first_pane
         drawn = np.random.default_rng([injection.seed, pane])
         blobs[i] = _injected(blobs[i], injection, group, rates, month_of(pane * history.pane_ms), drawn)
-    if all(one is other for one, other in zip(blobs, history.panes, strict=True)):
-        why = _why_unchanged(history, injection, panes, group)
-        raise BacktestError(f"{injection}: nothing of the history changes by it: {why}")
+    if blobs == list(history.panes):
+        raise BacktestError(
+            f"{injection}: nothing of the history changes by it: {why_unchanged(history, injection, group, panes)}"
+        )
     return replace(history, panes=blobs, source=source)
-
-
-def _why_unchanged(history: CellHistory, injection: Injection, panes: range, group: EventGroup) -> str:
-    needs_labels, there = injection.fault in ("shift", "outage"), 0
-    for pane in panes:
-        if not needs_labels:
-            scored = history.scored(pane)
-            there += int(scored.n[group.has(scored.signature)].sum())
-        elif pane <= history.last_matured:
-            cells = history.matured(pane)
-            there += int(cells.labelled[group.has(cells.signature)].sum())
-    which = "with a final label " if needs_labels else ""
-    if not there:
-        return f"no event of the group {which}is there"
-    return f"none of the group's {there:,} events {which}was drawn; take a larger share, more panes or another seed"
 
 
 def _rates(history: CellHistory, injection: Injection, panes: range, group: EventGroup) -> OutcomeRates | None:
@@ -113,7 +100,7 @@ def _injected(
     month: int,
     drawn: np.random.Generator,
 ) -> PaneBlobs:
-    """One pane with the fault; the very same where nothing of it is concerned."""
+    """One pane with the fault; the very same blobs where no count of it is another one."""
     scored = ScoredCells.unpack(blobs.scored)
     matured = None if blobs.matured is None else MaturedCells.unpack(blobs.matured)
     mine = None if matured is None else np.flatnonzero(group.has(matured.signature))
@@ -181,10 +168,11 @@ def _times(injection: Injection, n: Counts, drawn: np.random.Generator) -> Count
 
 
 def _with_counts(cells: MaturedCells, mine: NDArray[np.intp], after: tuple[Counts, Counts, Counts]) -> MaturedCells:
-    """The cells with other counts in some rows; rows that have no event left go. The very same where none changes."""
+    """The cells with other counts in some rows; rows that have no event left go. The very same where no count is
+    another one."""
     positives, negatives, missing = after
-    before = cells.labelled[mine] - cells.positives[mine], cells.positives[mine], cells.unlabelled[mine]
-    if all(map(np.array_equal, (negatives, positives, missing), before)):
+    given = cells.positives[mine], (cells.labelled - cells.positives)[mine], cells.unlabelled[mine]
+    if all(map(np.array_equal, given, after)):
         return cells
     labelled, new_positives, unlabelled = cells.labelled.copy(), cells.positives.copy(), cells.unlabelled.copy()
     labelled[mine], new_positives[mine], unlabelled[mine] = positives + negatives, positives, missing
@@ -207,7 +195,8 @@ def _rescored(
     draw: Callable[[Counts], Counts],
 ) -> ScoredCells:
     """The scored cells that belong to the new matured ones. Of cells that these do not have, or otherwise, because the
-    pane is not mature or rare values were put together there, it is drawn afresh."""
+    pane is not mature or rare values were put together there, it is drawn afresh. The very same where no count is
+    another one."""
     mine = np.flatnonzero(group.has(scored.signature))
     if not len(mine):
         return scored

@@ -32,6 +32,15 @@ def test_all_of_a_history_comes_back_and_equal_histories_are_equal_bytes(saved: 
     assert sorted(path.name for path in saved.parent.iterdir()) == ["again.sch", "cells.sch"]
 
 
+def test_a_link_stays_one_and_its_file_is_replaced(saved: Path, tmp_path: Path) -> None:
+    for target in (saved, tmp_path / "not" / "there.sch"):
+        link = tmp_path / f"link-{target.name}"
+        link.symlink_to(target)
+        save_history(HISTORY, link)
+        assert link.is_symlink()
+        assert load_history(target) == HISTORY
+
+
 def test_every_damaged_byte_is_told(saved: Path) -> None:
     whole = saved.read_bytes()
     step = max(1, len(whole) // 150)

@@ -15,7 +15,7 @@ from stream_calib.backtest.what_if.injection import inject, inject_all
 from stream_calib.calibration.grid import CENTRE_LOG_ODDS
 from stream_calib.errors import BacktestError
 from stream_calib.events.identity import signature_hash
-from stream_calib.windows.cells import MaturedCells
+from stream_calib.windows.cells import MaturedCells, ScoredCells
 from tests.unit.backtest.made_histories import FIRST_PANE, HOUR_MS, SIGNATURES, configuration, drawn_history, history_of
 
 CONFIG = configuration()
@@ -42,6 +42,16 @@ def columns(history: CellHistory, panes: range, *, of_ua: bool = True) -> dict[s
         for name in ("labelled", "positives", "unlabelled"):
             sums[name] += int(getattr(matured, name)[mine].sum())
     return sums
+
+
+def packed_for_once(history: CellHistory) -> CellHistory:
+    """The same cells, packed as those of tables are."""
+    panes = [
+        PaneBlobs(ScoredCells.unpack(one.scored).pack(1), one.matured and MaturedCells.unpack(one.matured).pack(1))
+        for one in history.panes
+    ]
+    assert panes != history.panes
+    return replace(history, panes=panes)
 
 
 # --- shift
@@ -276,19 +286,68 @@ def test_a_shift_without_a_label_is_refused() -> None:
 
 def test_a_fault_that_changes_nothing_is_refused() -> None:
     history = drawn_history(5, 20, 16, coverage=0.0)
-    once = [
-        PaneBlobs(history.scored(pane).pack(1), history.matured(pane).pack(1))
-        for pane in range(FIRST_PANE, FIRST_PANE + 5)
+    with pytest.raises(BacktestError, match="nothing of the history changes by it: no event of the group is there, or"):
+        inject(history, fault(f"outage from={hour(0)}"))
+
+
+@pytest.mark.parametrize(
+    ("what", "missing_label", "whose"),
+    [
+        ("duplicate share=.0001", "ignore", "events"),
+        ("traffic factor=1.0001", "ignore", "events"),
+        ("traffic factor=.9999", "ignore", "events"),
+        ("outage share=.0001", "ignore", "events with a label that is final"),
+        ("outage share=.0001", "negative_at_horizon", "events with a positive label that is final"),
+        ("shift size=.0001", "ignore", "events with a negative label that is final"),
+        ("shift size=-.0001", "ignore", "events with a positive label that is final"),
+    ],
+)
+def test_where_chance_drew_no_event_it_is_said_how_many_there_are(what: str, missing_label: str, whose: str) -> None:
+    history = drawn_history(5, 20, 16, coverage=0.8)
+    there = columns(history, range(5))
+    n = {
+        "events": there["scored"],
+        "events with a label that is final": there["labelled"],
+        "events with a positive label that is final": there["positives"],
+        "events with a negative label that is final": there["labelled"] - there["positives"],
+    }[whose]
+    assert n > 10
+    with pytest.raises(BacktestError, match=f": of the group {n} {whose} are there, and chance drew none of them; "):
+        inject(history, fault(f"{what} group=carrier:UA from={hour(0)}", missing_label=missing_label))
+
+
+def test_events_without_final_labels_are_there_for_faults_of_traffic_only() -> None:
+    history = drawn_history(5, 20, 16, open_panes=5)
+    n = int(sum(history.scored(FIRST_PANE + pane).n.sum() for pane in range(5)))
+    with pytest.raises(BacktestError, match=f"of the group {n} events are there, and chance drew none of them"):
+        inject(history, fault(f"duplicate share=.0001 from={hour(0)}"))
+    with pytest.raises(BacktestError, match=r"no event of the group is there, or none with a label that is final$"):
+        inject(history, fault(f"outage share=.5 from={hour(0)}"))
+
+
+def test_a_shift_where_every_outcome_is_there_already_is_refused_with_what_is_missing() -> None:
+    cells = drawn_history(1, 50, 17, coverage=1.0).matured(FIRST_PANE)
+    history = history_of([replace(cells, positives=cells.labelled)])
+    with pytest.raises(BacktestError, match=r"no event .* is there, or none with a negative label that is final$"):
+        inject(history, fault(f"shift size=1 from={hour(0)}"))
+
+
+@pytest.mark.parametrize("what", ["outage", "outage share=.5", "duplicate share=.0001", "traffic factor=.9999"])
+def test_whether_a_fault_changes_anything_does_not_depend_on_how_cells_are_packed(what: str) -> None:
+    history = packed_for_once(drawn_history(5, 20, 16, coverage=0.0))
+    with pytest.raises(BacktestError, match="nothing of the history changes"):
+        inject(history, fault(f"{what} from={hour(0)}"))
+
+
+def test_panes_that_a_fault_does_not_change_stay_as_they_are_packed() -> None:
+    plain = drawn_history(60, 20, 19)
+    same = [
+        [before == after for before, after in zip(history.panes, moved.panes, strict=True)]
+        for history in (plain, packed_for_once(plain))
+        for moved in [inject(history, fault(f"duplicate share=.02 from={hour(0)}"))]
     ]
-    for panes in (history.panes, once):  # as a state packs them, and as tables are
-        with pytest.raises(BacktestError, match="nothing of the history changes by it: no event of the group with a"):
-            inject(replace(history, panes=panes), fault(f"outage from={hour(0)}"))
-
-
-def test_where_chance_changes_nothing_the_reason_says_so() -> None:
-    history = drawn_history(5, 20, 16)
-    with pytest.raises(BacktestError, match=r"none of the group's 100 events was drawn; take a larger share"):
-        inject(history, fault(f"duplicate share=.000001 from={hour(0)}"))
+    assert same[0] == same[1]
+    assert 10 < sum(same[0]) < 60
 
 
 def test_what_a_fault_came_to_is_said_where_its_settings_do_not() -> None:

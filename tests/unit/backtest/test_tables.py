@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,21 @@ def test_an_error_after_the_first_rows_names_the_table(connection: duckdb.DuckDB
     statement = Statement(f"SELECT {key} FROM range(300000) AS rows(i)", {"key": "integer"})
     with pytest.raises(HistoryError, match=r"log: .*broken row"):
         DuckDBEngine(connection).counts(statement, "log")
+
+
+@pytest.mark.parametrize("error", [duckdb.ConversionException, OSError, pyarrow.ArrowInvalid])
+def test_whatever_ends_record_batches_names_the_table_and_says_what_helps(
+    connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def batches(*_: Any) -> Iterator[pyarrow.RecordBatch]:
+        yield pyarrow.RecordBatch.from_pydict({"key": [1]})
+        raise error("Conversion Error: Could not convert string 'x' to INT64\n\nLINE 1: SELECT ...")
+
+    monkeypatch.setattr("stream_calib.backtest.tables.engine.record_batches", batches)
+    with pytest.raises(
+        HistoryError, match=r"^log: .*Could not convert string 'x' to INT64\. The files give one column"
+    ):
+        DuckDBEngine(connection).counts(Statement("SELECT 1", {"key": "integer"}), "log")
 
 
 def test_columns_of_a_configuration(connection: duckdb.DuckDBPyConnection) -> None:

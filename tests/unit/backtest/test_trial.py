@@ -82,6 +82,23 @@ def test_a_calibrator_serves_when_its_outcomes_are_known(tmp_path: Path) -> None
     assert 5 * DAY_MS < served_ms - (first.pane + 1) * run.history.pane_ms <= 7 * DAY_MS
 
 
+@pytest.mark.parametrize(
+    ("horizon", "first_served", "said"),
+    [(5, 5.875, "was served"), (10, 10.875, "was said by a calibrator not yet in use")],
+)
+def test_alarms_say_whether_what_they_judge_was_served(
+    tmp_path: Path, horizon: int, first_served: float, said: str
+) -> None:
+    """Both look at the same panes, of day 6; the score, .3 of all, is what neither of them judges."""
+    path = written(tmp_path / "log.parquet", days=24, a_day=4_000, wrong_from_day=6)
+    trial = try_files([path], COLUMNS, horizon * DAY_MS).trial
+    assert trial.refits.first_served_ms == JANUARY_MS + round(first_served * DAY_MS)
+    (alarm,) = [alarm for alarm in trial.alarms if alarm.kind == "residual"]
+    assert alarm.what.startswith(
+        f"outcomes of region=north & device_type=old: 0.535 where 0.285 {said}, in 282 labelled events; "
+    )
+
+
 def test_short_histories_say_the_week(tmp_path: Path) -> None:
     _, wrong = found(written(tmp_path / "log.parquet", days=28, a_day=2_000, wrong_from_day=14), recent_day=14)
     # 1 January 2024 was a Monday.

@@ -13,6 +13,7 @@ from stream_calib.drift.label_selection import SelectionState, selection_step, t
 from stream_calib.drift.outcome_step import OutcomeState, PaneOutcomes, outcome_step
 from stream_calib.drift.residual import ResidualState, ResidualSums, WatchedCells, advance
 from stream_calib.drift.residual_evidence import pane_evidence
+from stream_calib.drift.served_words import before_the_first_serves
 
 REFIT_PANES, PAGE_PANES = 720.0, 8_760.0
 P = np.array([0.1, 0.3, 0.5, 0.2, 0.4, 0.7])
@@ -62,6 +63,9 @@ def test_a_shift_of_one_group_opens_both_alerts_and_a_mended_snapshot_closes_the
     assert asks[0] == pane <= 23
     assert next(iter(opened.evidence["cells"])) == "g=1"
     figures = opened.evidence["cells"]["g=1"]
+    assert f" where {figures['served']:.3f} was served, in " in opened.diagnosis
+    not_yet = f" where {figures['served']:.3f} was said by a calibrator not yet in use, in "
+    assert not_yet in before_the_first_serves(opened.diagnosis)
     assert figures["events"] == (pane - 19) * 300
     assert figures["events_off"] == pytest.approx(
         figures["events"] * (figures["outcome"] - figures["served"]), abs=0.01
@@ -74,6 +78,8 @@ def test_a_shift_of_one_group_opens_both_alerts_and_a_mended_snapshot_closes_the
     assert paged[1].since_pane == 20
     closed = [p for p, change in alerts if change.state == "close"]
     assert min(closed) > 28
+    closing = {change.diagnosis for _, change in alerts if change.state == "close"}
+    assert closing == {"outcomes are again what is served, in every cell that was in alarm"}
 
 
 def test_each_budget_has_detectors_of_its_own_that_only_its_own_alarms_start_again() -> None:

@@ -14,6 +14,7 @@ from stream_calib.drift.policy import Asked, TriggerConfig
 from stream_calib.drift.psi import PsiReference, ReferenceGroup
 from stream_calib.drift.psi_alert import PsiFacts
 from stream_calib.drift.residual import ResidualSums, WatchedCells
+from stream_calib.drift.served_words import before_the_first_serves
 from stream_calib.drift.step import (
     VOCABULARY_CALM_PANES,
     DetectorState,
@@ -135,11 +136,16 @@ def test_a_psi_alert_says_whether_outcomes_moved_too_once_its_pane_is_mature() -
     update = results[4].alerts[0]
     assert update.evidence == {"open_groups": 1, "diagnosis": "covariate_shift"}
     assert update.diagnosis == "the scores of all moved, and outcomes are still what is served"
+    moved = before_the_first_serves(update.diagnosis)
+    assert moved == "the scores of all moved, and outcomes are still what a calibrator not yet in use says"
     assert update.since_pane == 5
     off = watched([SAME, *[MOVED] * 6], positives=30)
     said = [a for r in off for a in r.alerts if a.kind == "psi"]
     assert [a.state for a in said] == ["open", "update"]
     assert said[1].evidence["diagnosis"] == "concept_drift"
+    assert said[1].diagnosis == "the scores of all moved, and outcomes are off what is served too"
+    moved = before_the_first_serves(said[1].diagnosis)
+    assert moved == "the scores of all moved, and outcomes are off what a calibrator not yet in use says too"
 
 
 def test_a_psi_alert_that_closes_before_or_of_which_nobody_watches_outcomes_says_nothing_of_them() -> None:
