@@ -39,6 +39,7 @@ HIDDEN_FOLDER = ".stream-calib-backtest"
 class Asked:
     """What the options say."""
 
+    config_file: Path
     source: SourceOptions
     policies: Sequence[Path]
     grid: Sequence[str]
@@ -57,7 +58,8 @@ def run_backtest(config: Config, asked: Asked) -> int:
     asked.source.check()
     cells = [] if asked.save_cells is None else [Place("--save-cells", asked.save_cells, is_replaced=True)]
     folder = asked.resume_folder or hidden_folder([*asked.outputs.places(), *cells])
-    asked.outputs.check(*cells, Place("--resume-folder", folder, is_folder=True))
+    inputs = [*asked.source.files(), *asked.policies, asked.config_file]
+    asked.outputs.check(*cells, Place("--resume-folder", folder, is_folder=True), inputs=inputs)
     tried = policies_of(config, asked.policies, asked.grid)
     scenarios = [parse_scenario(text, config) for text in asked.inject]
     effort = Effort(asked.processes or os.cpu_count() or 1, folder, asked.warm_up_days, asked.seed)

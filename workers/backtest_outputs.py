@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,10 +27,10 @@ class Outputs:
         found = [Place(option, path) for option, path in files if path is not None]
         return found if self.parquet is None else [*found, Place("--parquet", self.parquet, is_folder=True)]
 
-    def check(self, *others: Place) -> None:
+    def check(self, *others: Place, inputs: Sequence[Path] = ()) -> None:
         """Before hours are spent: raises BacktestError where one of them, or of the others that are to be written
-        beside them, cannot be written, or Parquet cannot."""
-        check_places([*self.places(), *others])
+        beside them, cannot be written or is one of the files that are read, or Parquet cannot be written."""
+        check_places([*self.places(), *others], inputs)
         if self.parquet is not None:
             try:
                 import pyarrow  # noqa: F401  # only whether it is there

@@ -3,9 +3,10 @@ writing anything."""
 
 from __future__ import annotations
 
+import glob
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -31,9 +32,13 @@ class Place(NamedTuple):
         return f"{self.option} {self.path}"
 
 
-def check_places(places: Sequence[Place]) -> None:
+def check_places(places: Sequence[Place], inputs: Sequence[Path] = ()) -> None:
     """Raises BacktestError where two are the same, one is a file that another one has to lie in, something else is
-    there, or it cannot be written to."""
+    there, or it cannot be written to. `inputs`: files that are read, which none may be."""
+    read = {os.path.realpath(path) for path in inputs}
+    for place in places:
+        if str(place.real) in read:
+            raise BacktestError(f"{place}: is read, and would be overwritten; give it another name")
     for place in places:
         try:
             _check(place)
@@ -42,6 +47,11 @@ def check_places(places: Sequence[Place]) -> None:
     for one, other in combinations(places, 2):
         _check_apart(one, other)
         _check_apart(other, one)
+
+
+def files_named(names: Iterable[str]) -> list[Path]:
+    """The files of these names, and those that match where a name has wildcards; some may not be there."""
+    return [Path(file) for name in names for file in (name, *glob.glob(name, recursive=True))]
 
 
 def make_folder(folder: Path) -> None:

@@ -18,6 +18,7 @@ from stream_calib.errors import BacktestError, HistoryError
 from stream_calib.events.contracts import ModelKey
 from stream_calib.windows.column_shards import ColumnShards
 from stream_calib.windows.panes import PaneSettings
+from workers.backtest_places import files_named
 from workers.backtest_progress import Steps
 from workers.backtest_verify import replay_topics
 from workers.cli_models import known_keys, selected_key
@@ -61,6 +62,15 @@ class SourceOptions:
     def in_engine(self) -> bool:
         """Whether rows become cells inside an engine."""
         return self.engine or self.duckdb is not None or self.ibis is not None or bool(self.table)
+
+    def files(self) -> list[Path]:
+        """Those that are read, as far as they are there."""
+        files = [path for path in (self.cells, self.duckdb) if path is not None]
+        if self.state is not None and self.state != LIVE:
+            files.append(Path(self.state))
+        if self.duckdb is None and self.ibis is None:
+            files += files_named((*self.scores, *self.labels, *self.table))
+        return files
 
     def check(self) -> None:
         """Raises BacktestError where there is not exactly one source, or an option is not of it."""

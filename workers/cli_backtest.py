@@ -232,6 +232,7 @@ def backtest(
     """
     with readable_errors():
         asked = Asked(
+            config_file=config,
             source=SourceOptions(
                 model=model,
                 version=version,

@@ -18,6 +18,7 @@ from stream_calib.config import MOST_HORIZON_MS
 from stream_calib.config_values import duration_ms
 from stream_calib.errors import ConfigurationError
 from workers.backtest_outputs import Outputs, write_file
+from workers.backtest_places import files_named
 from workers.cli_common import console, readable_errors
 from workers.try_text import trial_text
 
@@ -82,7 +83,7 @@ def try_(
     """
     with readable_errors():
         outputs = Outputs(html, json_file, None)
-        outputs.check()
+        outputs.check(inputs=files_named(map(str, files)))
         _check_zone(zone)
         columns = TrialColumns(
             score=score,
@@ -102,7 +103,12 @@ def try_(
             def seen(what: str, done: int, of: int) -> None:
                 progress.update(task, description=what, completed=done, total=of if done else None)
 
-            run = try_files(files, columns, _horizon_ms(horizon), seen)
+            try:
+                run = try_files(files, columns, _horizon_ms(horizon), seen)
+            except KeyboardInterrupt:
+                progress.stop()
+                Console(stderr=True).print("stopped; nothing has been written", highlight=False)
+                raise typer.Exit(130) from None
         console.print(trial_text(run.trial))
         _write(run, outputs)
 

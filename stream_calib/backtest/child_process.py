@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
@@ -18,7 +18,8 @@ _END_S = 5.0
 
 
 class ChildProcess:
-    """Not forked: the caller may have threads (of a progress bar, of an engine) that a fork would leave half-way.
+    """Ctrl-C is not for it. Not forked: the caller may have threads (of a progress bar, of an engine) that a fork would
+    leave half-way.
 
     What it is to do is sent over the pipe. What multiprocessing gives to a new process itself is written to another
     one, whose both ends the caller holds, so a process that dies meanwhile would be waited for.
@@ -32,6 +33,9 @@ class ChildProcess:
 
     def start(self) -> None:
         """Raises BacktestError where there can be no more processes; the pipe is at its end then."""
+        # An interruption is the caller's, who ends the process; by the mask it is so from its first moment on.
+        resource_tracker.ensure_running()  # which it would start then, taking the mask off behind that
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process.start()
         except OSError as error:
@@ -39,6 +43,7 @@ class ChildProcess:
                 f"no process can be started ({error}); is there memory, and may this user have more processes?"
             ) from error
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             self._its.close()
 
     @property

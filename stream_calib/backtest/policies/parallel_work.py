@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,8 +39,6 @@ class Told(NamedTuple):
 
 def work(asked: Connection) -> None:
     """Takes a Job, says that it is there, and runs the policies whose places come in, until the other side is gone."""
-    # An interruption is the caller's, who ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         job: Job = asked.recv()
         collect_seldom()

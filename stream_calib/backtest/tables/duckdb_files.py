@@ -78,11 +78,18 @@ def connect(threads: int | None = None, database: Path | None = None) -> duckdb.
 
 @contextmanager
 def readable(source: str) -> Iterator[None]:
-    """Errors of DuckDB in the block become HistoryError: what is read, its message, and what may help."""
+    """Errors of DuckDB in the block become HistoryError: what is read, its message, and what may help. What it makes of
+    Ctrl-C becomes KeyboardInterrupt again."""
     import duckdb
 
     try:
         yield
+    except duckdb.InterruptException as error:
+        raise KeyboardInterrupt from error
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":
+            raise KeyboardInterrupt from error
+        raise
     except duckdb.Error as error:
         raise HistoryError(f"{source}: {_first_lines(str(error))}{_advice(str(error))}") from error
 

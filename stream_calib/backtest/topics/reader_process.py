@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import struct
 import traceback
 from collections.abc import Callable, Mapping
@@ -44,8 +43,6 @@ def ask(asked: Connection, place: int) -> None:
 
 def work(asked: Connection) -> None:
     """Takes a ReadingJob and reads until the other side is gone. What fails is the last thing to be told."""
-    # An interruption is the caller's, who ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What a client warns of comes to the caller as an error, if it comes to that.
     logging.disable(logging.WARNING)
     collect_seldom()

@@ -16,7 +16,7 @@ from pyarrow import csv, parquet
 
 from stream_calib.backtest.tables.cells import cells_of_tables
 from stream_calib.backtest.tables.columns import LabelColumns, ScoreColumns, Table, TimeColumn
-from stream_calib.backtest.tables.duckdb_files import column_kind, connect, open_files, open_query
+from stream_calib.backtest.tables.duckdb_files import column_kind, connect, open_files, open_query, readable
 from stream_calib.backtest.tables.engine import DuckDBEngine, Statement
 from stream_calib.backtest.tables.fields import label_fields, score_fields
 from stream_calib.config import Config
@@ -323,3 +323,11 @@ def test_a_quoted_cell_may_have_a_line_break(connection: duckdb.DuckDBPyConnecti
     (tmp_path / "two-lines.csv").write_text('id,p,region\na,.1,\nb,.2,"two\nlines"\nc,.3,\n')
     table = open_files(connection, [tmp_path / "two-lines.csv"])
     assert list(table.fields) == ["id", "p", "region"]
+
+
+@pytest.mark.parametrize("error", [duckdb.InterruptException("INTERRUPT Error"), RuntimeError("Query interrupted")])
+def test_ctrl_c_in_a_query_is_ctrl_c(error: Exception) -> None:
+    with pytest.raises(KeyboardInterrupt), readable("a.csv"):
+        raise error
+    with pytest.raises(RuntimeError, match="another"), readable("a.csv"):
+        raise RuntimeError("another")

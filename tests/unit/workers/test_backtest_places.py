@@ -77,3 +77,14 @@ def test_two_names_of_one_place_are_told(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "file")
     said = refusal(Place("--html", tmp_path / "file"), Place("--json", tmp_path / "link"))
     assert said.endswith("are the same; give each a name of its own")
+
+
+def test_what_is_read_is_not_overwritten(tmp_path: Path) -> None:
+    scores, other = tmp_path / "scores.csv", tmp_path / "other.csv"
+    scores.write_text("a\n")
+    other.symlink_to(scores)
+    for path in (scores, other):
+        with pytest.raises(BacktestError, match=r"^--html .*: is read, and would be overwritten; give it another name"):
+            check_places([Place("--html", path)], [scores])
+    assert scores.read_text() == "a\n"
+    check_places([Place("--html", tmp_path / "r.html")], [scores])
