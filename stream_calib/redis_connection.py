@@ -21,6 +21,7 @@ from redis.exceptions import (
     AuthorizationError,
     BusyLoadingError,
     ClusterError,
+    InvalidResponse,
     NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
@@ -135,6 +136,12 @@ def answering(error_class: type[StreamCalibError], doing: str) -> Iterator[None]
         # A script is sent again where it is missing; that it is missing then too is somebody flushing scripts just now.
         metrics.STATE_ERRORS.labels("refused").inc()
         raise error_class(f"the Redis-compatible server refused while {doing}: {error}") from error
+    except InvalidResponse as error:
+        metrics.STATE_ERRORS.labels("access").inc()
+        raise ConfigurationError(
+            f"what answers at the address of the Redis-compatible server is none, while {doing}: {error}; correct the"
+            " address"
+        ) from error
     except (RedisConnectionError, RedisTimeoutError) as error:
         metrics.STATE_ERRORS.labels("away").inc()
         reason = _reason(error)

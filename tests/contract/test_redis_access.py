@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -330,3 +332,14 @@ def test_a_clusters_node_and_a_single_server_are_told_apart(redis_cluster_url: s
     refused = pytest.raises(ConfigurationError, match="is a single one; set it to false")
     with refused, answering(StateUnavailableError, "connecting"):
         connect(single)
+
+
+def test_what_answers_and_is_no_redis_is_said() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            refused = pytest.raises(ConfigurationError, match=r"is none, while connecting: .*; correct the address")
+            with refused, answering(StateUnavailableError, "connecting"):
+                connect(f"redis://127.0.0.1:{server.server_address[1]}/0")
+        finally:
+            server.shutdown()
