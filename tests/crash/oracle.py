@@ -12,6 +12,7 @@ from stream_calib.config import Config
 from stream_calib.events.control import is_control
 from stream_calib.snapshot.canonical import canonical_json
 from stream_calib.transport.port import Record
+from stream_calib.windows.model_registry import deployment_scope
 from tests.integration.expectation import (
     check_blocks_name_their_snapshot,
     check_cells_and_classes,
@@ -62,16 +63,24 @@ def _bad(topic: list[list[Record]], member: str) -> Iterator[tuple[str, int, int
 
 def check_alerts(found: Findings) -> None:
     """Every alert is delivered at least once, and a repeat has the same id and the same bytes."""
-    delivered = {record.value for record in found.alerts}
+    delivered = {record.value or b"" for record in found.alerts}
+    of_models = {value for value in delivered if _is_of_a_model(json.loads(value))}
     assert found.outbox, "no alert"
-    assert delivered == set(found.outbox)
-    assert len({json.loads(value or b"")["id"] for value in delivered}) == len(delivered)
+    assert of_models == set(found.outbox)
+    assert len({json.loads(value)["id"] for value in delivered}) == len(delivered)
 
 
 def check_told(found: Findings, told: Sequence[Mapping[str, Any]]) -> None:
     """The receiver of a hook got every alert at least once, and none that there was not."""
-    got = {canonical_json({name: value for name, value in alert.items() if name != "runbook"}) for alert in told}
+    of_models = [alert for alert in told if _is_of_a_model(alert)]
+    got = {canonical_json({name: value for name, value in alert.items() if name != "runbook"}) for alert in of_models}
     assert got == set(found.outbox)
+
+
+def _is_of_a_model(alert: Mapping[str, Any]) -> bool:
+    """What is wrong with the deployment, as that Redis has lost writes, is said when the alert role looks for it, by
+    wall time: in some runs, and in an outbox of its own."""
+    return bool(alert["model"] != deployment_scope("").model)
 
 
 class SameDecisions:
