@@ -79,6 +79,11 @@ def open_log(config: Config) -> Log:
     return EmbeddedLog(config.log.url, session_timeout_ms=config.log.session_timeout_ms)
 
 
+def log_address(config: Config) -> str:
+    """Without a password."""
+    return mask_url(config.log.url) if config.log.kind == "embedded" else config.log.bootstrap_servers
+
+
 def connect_state(config: Config) -> RedisClient:
     """Raises StateUnavailableError where the server does not answer, ConfigurationError where it cannot be used."""
     with answering(StateUnavailableError, f"connecting to the state at {mask_url(config.redis.url)}"):

@@ -17,7 +17,7 @@ from stream_calib.redis_connection import answering, unchecked_client
 from stream_calib.transport.port import Log
 from workers.cli_common import load
 from workers.cli_models import known_keys
-from workers.deployment import open_deployment_store, open_gaps, open_log, state_of
+from workers.deployment import log_address, open_deployment_store, open_gaps, open_log, state_of
 from workers.doctor_log import client_findings, events_per_s, log_findings
 from workers.doctor_memory import estimate, memory_finding, server_memory
 from workers.doctor_state import counted_topic_findings, model_findings, server_findings
@@ -52,12 +52,12 @@ class Doctor:
             with open_log(config) as log:
                 yield from self._of_log_and_state(log, config)
         except (TransportError, ConfigurationError) as error:
-            yield Finding("fail", "log", f"at {_address(config)}: {error}", "see that it runs, and [log]")
+            yield Finding("fail", "log", f"at {log_address(config)}: {error}", "see that it runs, and [log]")
             yield from self._of_state(config, None)
 
     def _of_log_and_state(self, log: Log, config: Config) -> Iterator[Finding]:
         found = []
-        for finding in log_findings(log, config, _address(config), self._now_ms):
+        for finding in log_findings(log, config, log_address(config), self._now_ms):
             found.append(finding)
             yield finding
         answers = not failed([f for f in found if f.subject == "log" or f.subject.startswith("topic ")])
@@ -129,8 +129,3 @@ class Doctor:
             return
         found = estimate(config, rate, [state.store for state in states])
         yield memory_finding(found, server_memory(client), where_from, config)
-
-
-def _address(config: Config) -> str:
-    log = config.log
-    return mask_url(log.url) if log.kind == "embedded" else log.bootstrap_servers

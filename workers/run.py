@@ -13,10 +13,12 @@ from itertools import chain
 from stream_calib import __version__, metrics
 from stream_calib.config import Config
 from stream_calib.config_identity import configured_keys
+from stream_calib.config_values import mask_url
 from stream_calib.errors import StreamCalibError
 from stream_calib.garbage_collection import COLLECT_EVERY_S, collect_seldom, give_back_memory
 from workers.alert import AlertDelivery
 from workers.calibrate import Calibrate
+from workers.deployment import log_address
 from workers.health import Health, Watchdog, stack_of
 from workers.http_server import HttpServer
 from workers.monitor import Monitor
@@ -103,7 +105,7 @@ class _Preparation(threading.Thread):
 def _prepared(names: Sequence[str], config: Config, stop: threading.Event) -> bool:
     """False when the process was asked to end meanwhile."""
     preparation = _Preparation(names, config)
-    _LOG.info("waiting for the log")
+    _LOG.info("waiting for the log at %s; the state is at %s", log_address(config), mask_url(config.redis.url))
     preparation.start()
     while preparation.is_alive() and not stop.is_set():
         preparation.join(_LOOK_AT_STOP_S)
