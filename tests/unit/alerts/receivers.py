@@ -96,6 +96,8 @@ class Told:
     def start(self) -> None:
         """As another process would, after the first has died."""
         self._done = threading.Event()
+        for receiver in self.receivers.values():
+            receiver.is_closed.clear()
         self.hooks = [
             HookDelivery(
                 self.receivers[section.name],
@@ -139,7 +141,10 @@ class Told:
         self.settle()
 
     def close(self) -> None:
+        """What is on its way comes, or it would come behind what another process tells."""
         for receiver in self.receivers.values():
             receiver.goes_on.set()
         for hook in self.hooks:
             hook.close()
+        for receiver in self.receivers.values():
+            assert receiver.is_closed.wait(_WITHIN_S)

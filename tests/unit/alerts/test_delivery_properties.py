@@ -151,7 +151,7 @@ def _damages(store: MemoryState, what: object) -> None:
     store.commit(Commit(blobs={"hook:a": b"?" if what == "blob" else json.dumps(document).encode()}))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(steps=st.lists(_DAMAGE, max_size=14))
 def test_it_ends_up_with_that_when_all_is_told_again_though_records_were_damaged(
     steps: Sequence[tuple[object, ...]],
