@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 from pydantic import TypeAdapter, ValidationError
-from rich.table import Table
 
 from stream_calib.alerts.acknowledgement import acknowledge
 from stream_calib.alerts.hooks.port import Delivery, Message
@@ -18,7 +16,7 @@ from stream_calib.alerts.outbox import LIST, open_alerts
 from stream_calib.alerts.redelivery import Redelivered
 from stream_calib.alerts.redelivery import redeliver as owed_again
 from stream_calib.alerts.routing import Routing
-from stream_calib.alerts.silence import Silence, Silences
+from stream_calib.alerts.silence import Silences
 from stream_calib.config import Config
 from stream_calib.config_alerts import HookSection
 from stream_calib.config_values import DurationMs
@@ -28,13 +26,14 @@ from stream_calib.events.event_times import iso8601_ms
 from stream_calib.redis_clients import RedisClient
 from stream_calib.windows.model_registry import deployment_scope
 from stream_calib.windows.state_store import StateStore
-from workers.alert_listing import event_rows, handled, hook_rows, open_rows
+from workers.alert_listing import event_rows, hook_rows, open_rows
+from workers.alert_tables import covered, event_table, open_table, silence_table
 from workers.cli_common import DEFAULT_CONFIG, ConfigOption, JsonOption, console, load, print_json, readable_errors
 from workers.cli_models import known_keys
 from workers.cli_snapshot_changes import stated_reason, user_name
 from workers.deployment import connect_state, hooks_of, open_deployment_store, state_of
 from workers.role import wall_clock_ms
-from workers.time_text import age, utc_minute
+from workers.time_text import utc_minute
 
 app = typer.Typer(no_args_is_help=True, help="List alerts, acknowledge one, silence some, and try a hook.")
 
@@ -66,9 +65,9 @@ def list_alerts(
         silent = [msgspec.to_builtins(silence) for silence in silences]
         print_json({"alerts": found, "silences": silent, "hooks": hooks})
         return
-    console.print(_open_table(found, now_ms) if only_open else _event_table(found))
+    console.print(open_table(found, now_ms) if only_open else event_table(found))
     if silences:
-        console.print(_silence_table(silences, now_ms))
+        console.print(silence_table(silences, now_ms))
     for row in hooks:
         if row["given_up"]:
             said = f"{row['hook']} was not told of {_events(row['given_up'])}: {row['given_up_last']['detail']}"
@@ -125,7 +124,7 @@ def silence(
             made = silences.add(model, kind, ends_ms, actor or user_name(), reason, now_ms)
             keys = [deployment_scope(loaded.log.group_prefix), *known_keys(client, loaded)]
     console.print(
-        f"{_covered(made)} are silent until {utc_minute(made.until_ms)} UTC;"
+        f"{covered(made)} are silent until {utc_minute(made.until_ms)} UTC;"
         f" `stream-calib alerts unsilence {made.id}` ends it"
     )
     if model is not None and not any(model in (key.model, str(key)) for key in keys):
@@ -147,7 +146,7 @@ def unsilence(
             if ended is None:
                 there = ", ".join(str(one.id) for one in silences.at(now_ms))
                 raise ConfigurationError(f"there is no silence {number}; there are {there or 'none'}")
-    console.print(f"{_covered(ended)} are told again")
+    console.print(f"{covered(ended)} are told again")
 
 
 @app.command(epilog="Example: stream-calib alerts redeliver pager")
@@ -266,37 +265,3 @@ def _end(until: str | None, lasts: str | None, now_ms: int) -> int:
     if ends_ms <= now_ms:
         raise ConfigurationError(f"--until {until} is over")
     return ends_ms
-
-
-def _covered(silence: Silence) -> str:
-    what = "all alerts" if silence.kind is None else f"alerts {silence.kind}"
-    return what if silence.model is None else f"{what} of {silence.model}"
-
-
-def _open_table(rows: Sequence[dict[str, Any]], now_ms: int) -> Table:
-    table = Table(title="Open alerts" if rows else "No alert is open", title_justify="left")
-    for column in ("key", "severity", "since (UTC)", "diagnosis"):
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        said = "\n".join(filter(None, (row["diagnosis"], handled(row, now_ms))))
-        table.add_row(row["dedup_key"], row["severity"], utc_minute(row["since_ms"]), said)
-    return table
-
-
-def _event_table(rows: Sequence[dict[str, Any]]) -> Table:
-    table = Table(title="Events of alerts, oldest first of each model", title_justify="left")
-    for column in ("key", "severity", "state", "pane", "diagnosis"):
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(row["dedup_key"], row["severity"], row["state"], str(row["pane"]), row["diagnosis"])
-    return table
-
-
-def _silence_table(silences: Sequence[Silence], now_ms: int) -> Table:
-    table = Table(title="Silences", title_justify="left")
-    for column in ("number", "alerts", "until (UTC)", "for", "by", "reason"):
-        table.add_column(column)
-    for one in silences:
-        left = age(one.until_ms - now_ms)
-        table.add_row(str(one.id), _covered(one), utc_minute(one.until_ms), left, one.actor, one.reason)
-    return table

@@ -54,7 +54,7 @@ def panes_evidence(watched: WatchedCells, sums: ResidualSums, panes: int) -> lis
             f"cell {watched.names[most % size]} has {labelled[most]:,} labelled events in one pane, sums are exact up"
             f" to {MOST_LABELLED:,}: make panes shorter (windows.pane)"
         )
-    epsilon = watched.epsilon[sums.cell if panes == 1 else sums.cell % size]
+    epsilon = watched.epsilon[sums.cell % size]
     above = np.clip(sums.served + epsilon, _LEAST, 1.0)
     below = np.clip(sums.served - epsilon, 0.0, 1.0 - _LEAST)
     ratio = np.empty((cells, shifts))

@@ -77,7 +77,6 @@ class OutcomeWatch:
             return None, None
         values, rows = self._of(totals.hashes.tolist())
         current = self._current(totals, values)
-        part = totals.part if totals.panes > 1 else None
         made: list[ResidualSums | None] = []
         for detectors, total, found, served in (
             (self.residual, totals.labelled, totals.positives, self._weights.of_kept(current)),
@@ -87,7 +86,7 @@ class OutcomeWatch:
                 made.append(None)
                 continue
             own, rows = rows[:, : len(detectors.index.families)], rows[:, len(detectors.index.families) :]
-            made.append(detectors.index.sums(own[totals.place], current, served, total, found, part))
+            made.append(detectors.index.sums(own[totals.place], current, served, total, found, totals.part))
         outcomes, coverage = made
         if coverage is not None and self.selection is not None:
             share = self.selection.coverage[coverage.cell % self.selection.index.size]
@@ -97,11 +96,8 @@ class OutcomeWatch:
     def _current(self, totals: PaneTotals, values: list[Signature]) -> NDArray[np.float64]:
         """(k,) what is served."""
         place = totals.place
-        if self._derived is not None and totals.panes > 1:
+        if self._derived is not None:
             place, values = self._derived.extend(place, values, totals.first_pane + totals.part)
-        elif self._derived is not None:
-            derived = self._derived.of_pane(totals.first_pane)
-            values = [v + derived for v in values]
         return self._served.at_centres(totals.grid_bin, place, values)
 
     def _of(self, hashes: Sequence[int]) -> tuple[list[Signature], NDArray[np.intp]]:

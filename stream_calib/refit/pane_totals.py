@@ -33,14 +33,10 @@ class PaneTotals:
     @classmethod
     def of(cls, first_pane: int, cells: Sequence[MaturedCells]) -> PaneTotals:
         """Of `first_pane` and those behind it."""
-        if len(cells) == 1:
-            signature, bins = cells[0].signature, cells[0].grid_bin
-        else:
-            signature, bins = (np.concatenate([getattr(c, name) for c in cells]) for name in ("signature", "grid_bin"))
+        signature, bins = (np.concatenate([getattr(c, name) for c in cells]) for name in ("signature", "grid_bin"))
+        part = np.repeat(np.arange(len(cells)), [len(c.signature) for c in cells])
         hashes, place = np.unique(signature, return_inverse=True)
-        place = place.reshape(-1)
-        if len(cells) > 1:
-            place = place + len(hashes) * np.repeat(np.arange(len(cells)), [len(c.signature) for c in cells])
+        place = place.reshape(-1) + len(hashes) * part
         key, member = np.unique(place * N_BINS + bins, return_inverse=True)
         unlabelled, labelled, positives = np.zeros((3, len(key)), dtype=np.int64)
         for name, total in (("unlabelled", unlabelled), ("labelled", labelled), ("positives", positives)):

@@ -34,16 +34,18 @@ class ExtendedDocument(Document):
 
     def written_fields(self) -> list[str]:
         """As of Document."""
-        unused = _later_defaults(type(self))
-        return [n for n in super().written_fields() if n not in unused or getattr(self, n) != unused[n]]
+        unused = self._unused()
+        return [name for name in super().written_fields() if name not in unused]
 
     @model_serializer(mode="wrap")
     def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document: dict[str, Any] = dump(self)
-        for name, default in _later_defaults(type(self)).items():
-            if getattr(self, name) == default:
-                document.pop(name, None)
+        for name in self._unused():
+            document.pop(name, None)
         return document
+
+    def _unused(self) -> list[str]:
+        return [name for name, default in _later_defaults(type(self)).items() if getattr(self, name) == default]
 
 
 @cache

@@ -9,12 +9,10 @@ import pytest
 
 from stream_calib.backtest.topics import reader_processes
 from stream_calib.backtest.topics.feed import TopicFeed
-from stream_calib.backtest.topics.packed_batch import pack_batch
 from stream_calib.backtest.topics.partition_reading import (
     OwnReadings,
     PartitionPlan,
     ReadBatch,
-    Readings,
     partition_readings,
 )
 from stream_calib.backtest.topics.reader_processes import ReaderProcesses
@@ -23,6 +21,7 @@ from stream_calib.transport.port import OffsetRange, Outgoing, TopicPartition
 from tests.kafka_services import fresh_name
 from tests.transport.kafka_logs import kafka_section
 from tests.unit.backtest.test_topic_feed import CONFIG, KEY, MAY_2024_MS, Topics, rows
+from tests.unit.backtest.test_topic_readers import all_of
 
 PARTITIONS, TIMES_MS = 2, range(MAY_2024_MS, MAY_2024_MS + 700)
 
@@ -46,17 +45,6 @@ def written(log: KafkaLog) -> list[PartitionPlan]:
                 )
             )
     return plans
-
-
-def all_of(readings: Readings, plans: list[PartitionPlan]) -> list[bytes]:
-    """Every batch, in turns."""
-    found, ends = [], [plan.wanted.start for plan in plans]
-    while left := [place for place, plan in enumerate(plans) if ends[place] < plan.wanted.end]:
-        for place in left:
-            batch = readings.next(place)
-            ends[place] = batch.records.end
-            found.append(pack_batch(place, batch))
-    return found
 
 
 def test_processes_give_the_batches_of_one(kafka_bootstrap: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from stream_calib.backtest.policies.bounded import make_room
 from stream_calib.snapshot.canonical import canonical_json
 from stream_calib.snapshot.document import Document
 
@@ -33,9 +34,8 @@ class EncodedParts:
 
     def _part(self, part: Document) -> bytes:
         found = self._known.pop(id(part), None) or (part, part.encode())
+        make_room(self._known, _MOST_KEPT)
         self._known[id(part)] = found
-        if len(self._known) > _MOST_KEPT:
-            del self._known[next(iter(self._known))]
         return found[1]
 
 

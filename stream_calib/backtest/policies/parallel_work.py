@@ -68,7 +68,6 @@ def _done(job: Job, shared: SharedFits, policy: Policy, asked: Connection) -> To
         raise
     except (StreamCalibError, OSError) as error:
         return Told(True, 1.0, f"{type(error).__name__}: {error}")
-    except Exception:
-        # A fault of the program: the other policies are run all the same, and the caller is told of it in full.
+    except Exception:  # a fault of the program: the other policies are run all the same, and the caller is told in full
         return Told(True, 1.0, traceback.format_exc())
     return Told(True, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stream_calib.backtest.policies.bounded import make_room
 from stream_calib.backtest.policies.encoded_parts import EncodedParts
 from stream_calib.events.contracts import ModelKey
 from stream_calib.snapshot.model import Snapshot, sequence_of
@@ -48,6 +49,5 @@ class RememberingStore(SnapshotStore):
         return self._parts.encode(document)
 
     def _remember(self, version: str, snapshot: Snapshot) -> None:
-        while len(self._known) >= _SNAPSHOTS_KEPT:
-            del self._known[next(iter(self._known))]
+        make_room(self._known, _SNAPSHOTS_KEPT)
         self._known[version] = snapshot

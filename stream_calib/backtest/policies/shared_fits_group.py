@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from stream_calib.backtest.policies.bounded import make_room
 from stream_calib.backtest.policies.label_paths import LabelPaths, Shown
 from stream_calib.backtest.policies.run_figures import Fared
 from stream_calib.backtest.policies.shared_fits_panes import SharedPanes
@@ -124,8 +125,7 @@ class FitGroup:
     def fared_of(self, served: tuple[object, ...], make: Callable[[], Fared]) -> Fared:
         """How what was served fared, all of it by names that policies of the same fits have in common."""
         if served not in self.fared:
-            if len(self.fared) >= _FARED_KEPT:
-                del self.fared[next(iter(self.fared))]
+            make_room(self.fared, _FARED_KEPT)
             self.fared[served] = make()
         return self.fared[served]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_calib.backtest.policies.bounded import make_room
 from stream_calib.backtest.policies.shared_fits_panes import SharedPanes
 from stream_calib.config import Config
 from stream_calib.drift.psi import PsiFigures, PsiLook, PsiReference, looked_at, psi_figures, psi_of, shares
@@ -18,8 +18,6 @@ from stream_calib.refit.decider import psi_window
 
 _MOST_KEPT = 40_000
 """Sums of windows, and their figures, some kilobytes each."""
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 
 
 @dataclass(slots=True)
@@ -39,7 +37,7 @@ class PsiSeen:
             return psi_step(state, facts, threshold, budget_panes)
         key = id(facts.reference), facts.newest, state, threshold, budget_panes
         if key not in self.steps:
-            make_room(self.steps)
+            make_room(self.steps, _MOST_KEPT)
             self.steps[key] = psi_step(state, facts, threshold, budget_panes)
         return self.steps[key]
 
@@ -47,7 +45,7 @@ class PsiSeen:
         """Of the window that the facts are of."""
         key = id(facts.reference), facts.newest
         if key not in self.of_all:
-            make_room(self.of_all)
+            make_room(self.of_all, _MOST_KEPT)
             self.of_all[key] = psi_of_all(facts)
         return self.of_all[key]
 
@@ -82,7 +80,7 @@ class SharedPsiWindow(PsiWindow):
         key = id(self._used), self._pushed[-1] if self._pushed else -1
         known = self._seen.counts
         if key not in known:
-            make_room(known)
+            make_room(known, _MOST_KEPT)
             counts = self._sum(self._used)
             counts.flags.writeable = False
             known[key] = counts
@@ -119,7 +117,7 @@ class SharedPsiWindow(PsiWindow):
         key = id(reference), self._pushed[-1]
         known = self._seen.figures
         if key not in known:
-            make_room(known)
+            make_room(known, _MOST_KEPT)
             known[key] = psi_figures(reference, counts)
         return looked_at(known[key], threshold, tail)
 
@@ -133,9 +131,3 @@ def psi_of_all(facts: PsiFacts) -> float:
         return math.nan
     p, q = shares(counts.astype(np.float64), used), shares(reference.rows[group], used)
     return float(psi_of(p, q, used))
-
-
-def make_room(known: dict[_Key, _Value]) -> None:
-    """For one more."""
-    while len(known) >= _MOST_KEPT:
-        del known[next(iter(known))]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from stream_calib.backtest.policies.bounded import make_room
 from stream_calib.backtest.policies.label_paths import Current, Shown
 from stream_calib.backtest.policies.shared_fits_group import FitGroup, MapKey
 from stream_calib.drift.cell_history import panes_measures
@@ -51,8 +52,7 @@ class SharedWatch:
                 strict=True,
             )
         ):
-            while len(known) >= _PANES_SHOWN:
-                del known[next(iter(known))]
+            make_room(known, _PANES_SHOWN)
             known[self._key, pane + i] = both
 
     def _watch(self) -> OutcomeWatch:

@@ -57,7 +57,7 @@ class ReaderProcesses(Readings):
                 self._reader_of.update(dict.fromkeys(own, reader))
             for reader in self._readers:
                 reader.begin(ReadingJob(opener, config, key, reader.plans))
-        except BaseException:
+        except BaseException:  # also Ctrl-C: none is left behind
             self.close()
             raise
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -56,10 +56,10 @@ def killed() -> Log:
     raise AssertionError("it is alive")
 
 
-def all_of(readings: Readings) -> list[tuple[int, bytes]]:
+def all_of(readings: Readings, plans: Sequence[PartitionPlan] = PLANS) -> list[tuple[int, bytes]]:
     """Place and bytes of every batch, in turns."""
-    found, ends = [], {place: plan.wanted.start for place, plan in enumerate(PLANS)}
-    while left := [place for place, end in ends.items() if end < PLANS[place].wanted.end]:
+    found, ends = [], {place: plan.wanted.start for place, plan in enumerate(plans)}
+    while left := [place for place, end in ends.items() if end < plans[place].wanted.end]:
         for place in left:
             batch = readings.next(place)
             ends[place] = batch.records.end
