@@ -29,6 +29,7 @@ def test_what_was_exported_goes_on_in_an_empty_server(month: list[EventDay], tmp
         for day, records in zip(days[:2], written, strict=False):
             deployed.log.produce(records + deployed.clocks(day.end_ms))
         deployed.until(lambda: deployed.cursor("matured") > 0, "panes to mature")
+        deployed.until(lambda: deployed.cursor("closed") > deployed.cursor("first_pane") + 24, "a day to be closed")
         busy = deployed.command("state", "export", str(tmp_path / "busy.scs"))
         for worker in workers:
             worker.terminate()
